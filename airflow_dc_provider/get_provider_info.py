@@ -1,0 +1,21 @@
+"""What Airflow learns of this provider through its entry point. Imported whenever Airflow starts: no imports here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's metadata, by Airflow's ``provider_info`` schema."""
+    return {
+        "package-name": "airflow-dc-provider",
+        "name": "Denial constraints",
+        "description": "Tasks that are quality gates on rules between rows: exact, incremental, on Spark.",
+        "integrations": [{"integration-name": "Denial constraints", "tags": ["software"]}],
+        "operators": [
+            {
+                "integration-name": "Denial constraints",
+                "python-modules": ["airflow_dc_provider.operators.gate"],
+            }
+        ],
+    }

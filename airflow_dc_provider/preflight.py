@@ -1,0 +1,69 @@
+"""What must be there before a job is submitted, so that its absence is one sentence and not a page of Spark's log."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.java import HOW_TO_GET_ONE, java_problem
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+# A connection made from a URI carries the master's scheme as its type.
+_TYPES = ("spark", "yarn", "k8s")
+_LOCAL_MASTER = re.compile(r"local(-cluster)?(\[.*\])?")
+
+
+def spark_connection(conn_id: str) -> Connection:
+    """The connection, checked: without one, SparkSubmitOperator would quietly submit to YARN."""
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise DcGateError(
+            f"There is no Airflow connection '{conn_id}', so the gate does not know which Spark to use.",
+            hint=f"Spark on this machine: airflow connections add {shlex.quote(conn_id)} --conn-type spark "
+            "--conn-host 'local[2]'. A cluster: --conn-host yarn, spark://HOST:7077 or k8s://https://HOST:443.",
+        ) from error
+    if connection.conn_type not in _TYPES:
+        connect = connection.conn_type == "spark_connect"
+        raise DcGateError(
+            f"The Airflow connection '{conn_id}' is of type '{connection.conn_type}', and the gate needs one of type "
+            "'spark'.",
+            hint="Spark Connect servers come in a later version; spark-submit works today." if connect else "",
+        )
+    return connection
+
+
+def is_local(connection: Connection) -> bool:
+    """Whether Spark runs on this very machine, started by spark-submit."""
+    return connection.conn_type == "spark" and _LOCAL_MASTER.fullmatch(connection.host or "") is not None
+
+
+def local_environment(binary: str, env_vars: Mapping[str, str]) -> dict[str, str]:
+    """What spark-submit's environment needs besides ``env_vars`` to run Spark here; complains of what is missing."""
+    environment = {**os.environ, **env_vars}
+    added: dict[str, str] = {}
+    if shutil.which(binary, path=environment.get("PATH")) is None:
+        # An Airflow started by its full path has no PATH to the programs installed with it.
+        beside = Path(sys.executable).parent
+        if shutil.which(binary, path=str(beside)) is None:
+            raise DcGateError(
+                f"'{binary}' is neither on PATH nor beside {sys.executable}.",
+                hint="pip install pyspark brings spark-submit along; or put the bin folder of a Spark on PATH.",
+            )
+        added["PATH"] = os.pathsep.join([str(beside), environment.get("PATH", os.defpath)])
+    if problem := java_problem(environment):
+        raise DcGateError(problem, hint=HOW_TO_GET_ONE)
+    if not environment.get("PYSPARK_PYTHON"):
+        added["PYSPARK_PYTHON"] = sys.executable
+    return added

@@ -1,0 +1,201 @@
+"""A verdict in words: for the log, for XCom, and for the person whom a closed gate wakes at night.
+
+Pure functions from a verdict to text. Everything that comes from data passes through ``plain``, so that no value
+can forge a line of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spark_jobs.verdict import ConstraintVerdict, Verdict
+
+MAX_RULES_IN_TABLE = 40
+MAX_RULES_IN_DETAIL = 5
+MAX_EXAMPLES = 2
+MAX_WORST_ROWS = 3
+MAX_VALUE = 40
+MAX_TEXT = 500
+
+
+def plain(value: Any, width: int = MAX_VALUE) -> str:
+    """A value on one line: what does not print is escaped, what is too long is cut."""
+    if value is None:
+        return "NULL"
+    text = value if isinstance(value, str) else str(value)
+    cut = text[: width + 1]
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in cut)
+    if len(text) <= width and len(shown) <= width:
+        return shown
+    return shown[: width - 3] + "..."
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def align(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Rows of cells as lines of aligned columns; the columns in ``right`` are flush right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def summary(verdict: Verdict, state: str) -> dict[str, Any]:
+    """What goes to XCom: counts and the decision, never a value of the data."""
+    return {
+        "table": verdict.table,
+        "load_id": verdict.load_id,
+        "snapshot": verdict.snapshot,
+        "replayed": verdict.replayed,
+        "decision": verdict.decision,
+        "rows": dict(verdict.rows),
+        "constraints": {
+            rule.name: {
+                "new_violations": rule.new_violations,
+                "total_violations": rule.total_violations,
+                "violating_rows": rule.violating_rows,
+                "passed": rule.passed,
+                "severity": rule.severity,
+            }
+            for rule in verdict.constraints
+        },
+        "state": state,
+        "seconds": dict(verdict.seconds),
+    }
+
+
+def verdict_lines(verdict: Verdict, state: str) -> list[str]:
+    """The verdict for the log: one line of facts, a table of the rules, and notes."""
+    lines = [facts_line(verdict, state), *rule_table(verdict)]
+    lines += [f"Note: {plain(note, MAX_TEXT)}" for note in verdict.notes]
+    return lines
+
+
+def facts_line(verdict: Verdict, state: str) -> str:
+    """Load, decision, rows, snapshot, time."""
+    rows = verdict.rows
+    changed = [f"{rows.get('inserted', 0):,} inserted"]
+    if rows.get("deleted"):
+        changed.append(f"{rows['deleted']:,} deleted")
+    facts = [
+        f"Load {plain(verdict.load_id)} of table {plain(verdict.table)}: {verdict.decision.upper()}",
+        f"rows: {', '.join(changed)}, {rows.get('total', 0):,} in all",
+        f"snapshot {verdict.snapshot} of {plain(state, MAX_TEXT)}",
+    ]
+    if verdict.replayed:
+        facts.append("applied before with the same rows: this is the stored verdict")
+    elif "total" in verdict.seconds:
+        facts.append(f"{verdict.seconds['total']:.1f} s")
+    return "; ".join(facts)
+
+
+def rule_table(verdict: Verdict) -> list[str]:
+    """One line a rule, the broken ones first."""
+    clean = [rule for rule in verdict.constraints if rule.passed]
+    ordered = verdict.broken + sorted(clean, key=lambda rule: -rule.new_violations)
+    if not ordered:
+        return []
+    cells = [["rule", "severity", "new", "total", "violating rows", "decision"]]
+    for rule in ordered[:MAX_RULES_IN_TABLE]:
+        decision = "pass" if rule.passed else ("FAIL" if rule.severity == "error" else "WARN")
+        numbers = (rule.new_violations, rule.total_violations, rule.violating_rows)
+        cells.append([plain(rule.name, 60), rule.severity, *(f"{number:,}" for number in numbers), decision])
+    lines = align(cells, right=(2, 3, 4))
+    if len(ordered) > MAX_RULES_IN_TABLE:
+        rest = ordered[MAX_RULES_IN_TABLE:]
+        broken = sum(not rule.passed for rule in rest)
+        lines.append(f"... and {counted(len(rest), 'more rule')}, {broken:,} of them broken")
+    return lines
+
+
+def violation_message(verdict: Verdict, state: str) -> str:
+    """What is wrong, with examples, where the rest is, and what to do: all that a person needs at night."""
+    broken = verdict.broken
+    of = counted(len(verdict.constraints), "rule")
+    lines = [
+        f"Load {plain(verdict.load_id)} of table {plain(verdict.table)} broke {len(broken):,} of {of}. "
+        "The gate is closed: tasks behind it do not run.",
+        "",
+    ]
+    for rule in broken[:MAX_RULES_IN_DETAIL]:
+        lines += [*broken_rule_lines(rule, verdict.rows.get("inserted", 0)), ""]
+    if len(broken) > MAX_RULES_IN_DETAIL:
+        names = ", ".join(plain(rule.name) for rule in broken[MAX_RULES_IN_DETAIL:MAX_RULES_IN_TABLE])
+        lines += [f"Broken too (counts in the table above and in XCom): {names}", ""]
+    return "\n".join(lines + next_steps(verdict, state))
+
+
+def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
+    """One broken rule: what it says, how much it is broken, the worst of it, where the rest is."""
+    lines = [
+        f"{plain(rule.name, 60)} ({rule.severity}): {counted(rule.new_violations, 'new violation')} by "
+        f"{rule.violating_rows:,} of the load's {counted(load_rows, 'row')}; tolerated: {tolerated(rule)}",
+    ]
+    if rule.description:
+        lines.append(f"  {plain(rule.description, MAX_TEXT)}")
+    lines.append(f"  {plain(rule.formula, MAX_TEXT)}")
+    if rule.worst_rows:
+        worst = (
+            f"{row_name(one.get('row'))} ({counted(one['violations'], 'violation')})"
+            for one in rule.worst_rows[:MAX_WORST_ROWS]
+        )
+        lines.append(f"  worst rows: {'; '.join(worst)}")
+    for number, sample in enumerate(rule.samples[:MAX_EXAMPLES], start=1):
+        lines += [f"  {line}" for line in example_lines(sample, f"example {number}")]
+    if rule.violations:
+        lines.append(f"  violations (Parquet): {plain(rule.violations, MAX_TEXT)}")
+    if rule.violating_rows_listed:
+        lines.append(f"  violating rows (Parquet): {plain(rule.violating_rows_listed, MAX_TEXT)}")
+    return lines
+
+
+def tolerated(rule: ConstraintVerdict) -> str:
+    """The rule's tolerance in words."""
+    if rule.max_violating_rows is None:
+        return counted(rule.max_new_violations or 0, "new violation")
+    if isinstance(rule.max_violating_rows, str):
+        return f"{plain(rule.max_violating_rows)} of the load's rows"
+    return counted(rule.max_violating_rows, "violating row")
+
+
+def row_name(key: Mapping[str, Any] | None) -> str:
+    """How people recognise a row."""
+    if not key:
+        return "a row without key"
+    return ", ".join(f"{plain(name)}={plain(value)}" for name, value in key.items())
+
+
+def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
+    """One violation, its two rows side by side (or its one row): key first, then the values that the rule reads."""
+    names = [name for name in ("t", "s") if sample.get(name)]
+    sides = [sample[name] for name in names]
+    cells = [[title, *names]]
+    shown = [{**(side.get("row") or {}), **(side.get("values") or {})} for side in sides]
+    for column in dict.fromkeys(column for side in shown for column in side):
+        cells.append([f"  {plain(column)}", *(plain(side[column]) if column in side else "" for side in shown)])
+    alike = [side.get("rows") or 1 for side in sides]
+    if max(alike, default=1) > 1:
+        cells.append(["  rows alike", *(f"{number:,}" for number in alike)])
+    return align(cells)
+
+
+def next_steps(verdict: Verdict, state: str) -> list[str]:
+    """What a person can do about a closed gate."""
+    return [
+        "What to do:",
+        f"  - The data is wrong: mend it at its source, load it again under a new load id, and take "
+        f"{plain(verdict.load_id)} out of the table.",
+        "  - The data is right and the rule is not: correct the rule, or give it a tolerance (max_new_violations, "
+        "max_violating_rows) or severity: warn.",
+        "  - It is known and must go on now: mark this task as success, and the tasks behind it run.",
+        f"  The state {plain(state, MAX_TEXT)} has this load recorded; running the task again gives the same verdict.",
+    ]
