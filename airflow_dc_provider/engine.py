@@ -1,4 +1,4 @@
-"""The engine as Spark takes it: the application file, and one zip of the package's sources for the workers."""
+"""The engine as Spark takes it: the application file, and a zip of the package's sources for workers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a gate raises: violations of the data on one side, failures of the tool on the other.
 
-Retrying does not mend data, so a violation fails the task at once; a failure of the tool is retried as the task
-asks for.
+Retrying does not mend data, so a violation fails the task at once; a failure of the tool is retried as
+the task asks for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must be there before a job is submitted, so that its absence is one sentence and not a page of Spark's log."""
+"""What must be there before a job is submitted: its absence is one sentence, not a page of Spark's log."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ def spark_connection(conn_id: str) -> Connection:
     if connection.conn_type not in _TYPES:
         connect = connection.conn_type == "spark_connect"
         raise DcGateError(
-            f"The Airflow connection '{conn_id}' is of type '{connection.conn_type}', and the gate needs one of type "
-            "'spark'.",
-            hint="Spark Connect servers come in a later version; spark-submit works today." if connect else "",
+            f"The Airflow connection '{conn_id}' is of type '{connection.conn_type}'; "
+            "the gate needs one of type 'spark'.",
+            hint="Spark Connect servers come in a later version; spark-submit works today."
+            if connect
+            else "",
         )
     return connection
 
@@ -50,7 +52,7 @@ def is_local(connection: Connection) -> bool:
 
 
 def local_environment(binary: str, env_vars: Mapping[str, str]) -> dict[str, str]:
-    """What spark-submit's environment needs besides ``env_vars`` to run Spark here; complains of what is missing."""
+    """What spark-submit needs in its environment besides ``env_vars``; complains of what is missing."""
     environment = {**os.environ, **env_vars}
     added: dict[str, str] = {}
     if shutil.which(binary, path=environment.get("PATH")) is None:
@@ -59,7 +61,7 @@ def local_environment(binary: str, env_vars: Mapping[str, str]) -> dict[str, str
         if shutil.which(binary, path=str(beside)) is None:
             raise DcGateError(
                 f"'{binary}' is neither on PATH nor beside {sys.executable}.",
-                hint="pip install pyspark brings spark-submit along; or put the bin folder of a Spark on PATH.",
+                hint="pip install pyspark brings spark-submit; or put the bin folder of a Spark on PATH.",
             )
         added["PATH"] = os.pathsep.join([str(beside), environment.get("PATH", os.defpath)])
     if problem := java_problem(environment):

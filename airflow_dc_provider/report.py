@@ -1,7 +1,7 @@
 """A verdict in words: for the log, for XCom, and for the person whom a closed gate wakes at night.
 
-Pure functions from a verdict to text. Everything that comes from data passes through ``plain``, so that no value
-can forge a line of the log.
+Pure functions from a verdict to text. Everything that comes from data passes through ``plain``, so that no
+value can forge a line of the log.
 """
 
 from __future__ import annotations
@@ -175,13 +175,15 @@ def row_name(key: Mapping[str, Any] | None) -> str:
 
 
 def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
-    """One violation, its two rows side by side (or its one row): key first, then the values that the rule reads."""
+    """One violation, its two rows side by side (or its one row): key, then the values that the rule reads."""
     names = [name for name in ("t", "s") if sample.get(name)]
     sides = [sample[name] for name in names]
     cells = [[title, *names]]
     shown = [{**(side.get("row") or {}), **(side.get("values") or {})} for side in sides]
     for column in dict.fromkeys(column for side in shown for column in side):
-        cells.append([f"  {plain(column)}", *(plain(side[column]) if column in side else "" for side in shown)])
+        cells.append(
+            [f"  {plain(column)}", *(plain(side[column]) if column in side else "" for side in shown)]
+        )
     alike = [side.get("rows") or 1 for side in sides]
     if max(alike, default=1) > 1:
         cells.append(["  rows alike", *(f"{number:,}" for number in alike)])
@@ -194,8 +196,9 @@ def next_steps(verdict: Verdict, state: str) -> list[str]:
         "What to do:",
         f"  - The data is wrong: mend it at its source, load it again under a new load id, and take "
         f"{plain(verdict.load_id)} out of the table.",
-        "  - The data is right and the rule is not: correct the rule, or give it a tolerance (max_new_violations, "
-        "max_violating_rows) or severity: warn.",
+        "  - The data is right and the rule is not: correct the rule, or give it a tolerance "
+        "(max_new_violations, max_violating_rows) or severity: warn.",
         "  - It is known and must go on now: mark this task as success, and the tasks behind it run.",
-        f"  The state {plain(state, MAX_TEXT)} has this load recorded; running the task again gives the same verdict.",
+        f"  The state {plain(state, MAX_TEXT)} has this load recorded; "
+        "running the task again gives the same verdict.",
     ]

@@ -66,6 +66,6 @@ def _write(folder: str, target: str, request: Mapping[str, Any]) -> None:
         state = folder.rpartition("/runs/")[0]
         raise DcGateError(
             f"The state folder {state} cannot be written: {type(error).__name__}: {error}",
-            hint="The gate keeps its indexes there. Check that Airflow's worker and Spark may write to it, and that "
-            "the fsspec package of its filesystem (s3fs, gcsfs, adlfs ...) is installed.",
+            hint="The gate keeps its indexes there. Check that Airflow's worker and Spark may write to it "
+            "and that the fsspec package of its filesystem (s3fs, gcsfs, adlfs ...) is installed.",
         ) from error

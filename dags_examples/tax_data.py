@@ -1,8 +1,8 @@
-"""A generated tax table: 16 columns, consistent with the rules of ``constraints/tax.yml`` unless told to break some.
+"""A generated tax table: 16 columns, consistent with ``constraints/tax.yml`` unless told to break some rules.
 
-Vectorised, so that a million rows take seconds. What a person's row holds depends on its id and the seed only
-through random choices; everything that a rule relates (zip and city, state and exemption, salary and rate,
-id and telephone number) is a fixed function, the same for every load.
+Vectorised: a million rows take seconds. Seed and first id choose where people live and what they earn;
+everything that a rule relates (zip and city, state and exemption, salary and rate, id and telephone number)
+is a fixed function, the same for every load.
 """
 
 from __future__ import annotations
@@ -12,20 +12,27 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-STATES = (
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+STATES = _words(
     "AK AL AR AZ CA CO CT DE FL GA HI IA ID IL IN KS KY LA MA MD ME MI MN MO MS "
     "MT NC ND NE NH NJ NM NV NY OH OK OR PA RI SC SD TN TX UT VA VT WA WI WV WY"
-).split()
+)
 ZIPS_A_STATE = 600
 SALARIES_A_STATE = 14_400
 LOWEST_SALARY, SALARY_STEP = 5_000, 10
-FIRST_NAMES = "Ada Alan Barbara Carl David Edgar Emmy Frances Grace Henri Jim Kurt Leslie Mary Niels Sofia".split()
-LAST_NAMES = (
-    "Adams Baker Clark Codd Davis Evans Foster Garcia Hill Irwin Jones Keller Lopez Moore Nash Ortiz Perry Quinn "
-    "Reed Silva Turner Unger Vance Walker Young Zhang"
-).split()
-_CITY_STARTS = "Ash Bay Cedar Clear Deer East Fair Glen High Iron Kings Lake Maple New North Oak Port Rock Salt".split()
-_CITY_ENDS = "ton ville field burg wood ford haven mont dale port side view".split()
+FIRST_NAMES = _words(
+    "Ada Alan Barbara Carl David Edgar Emmy Frances Grace Henri Kurt Leslie Mary Niels Sofia"
+)
+LAST_NAMES = _words(
+    "Adams Baker Clark Codd Davis Evans Foster Garcia Hill Irwin Jones Keller Lopez Moore Nash Ortiz Perry "
+    "Quinn Reed Silva Turner Unger Vance Walker Young Zhang"
+)
+_CITY_STARTS = _words("Ash Bay Cedar Clear Deer East Fair Glen High Iron Kings Lake Maple New North Oak Port")
+_CITY_ENDS = _words("ton ville field burg wood ford haven mont dale side view")
 
 # A factor without a common divisor with the number of telephone numbers makes id -> number one to one.
 _PHONES_AN_AREA = 10_000_000
@@ -74,7 +81,9 @@ def tax_table(
             "phone": _phone_text(people["numbers"] % _PHONES_AN_AREA),
             "city": _pick(_city_names(), people["cities"]),
             "state": _pick(STATES, states),
-            "zip": _pick([f"{10_000 + 3 * one:05}" for one in range(len(STATES) * ZIPS_A_STATE)], people["zips"]),
+            "zip": _pick(
+                [f"{10_000 + 3 * one:05}" for one in range(len(STATES) * ZIPS_A_STATE)], people["zips"]
+            ),
             "marital_status": _pick(["S", "M"], married.astype(np.int64)),
             "has_child": _pick(["N", "Y"], people["has_child"].astype(np.int64)),
             "salary": people["salaries"],

@@ -1,8 +1,8 @@
 """A gate between loading and publishing: a load that breaks a rule is never published.
 
-Copy this file, ``constraints/`` and (for the generated data) ``tax_data.py`` into your DAG folder, add a Spark
-connection (``airflow connections add spark_default --conn-type spark --conn-host 'local[2]'``) and trigger the DAG
-once for each of the loads: monday, tuesday (clean), wednesday (a few rows are broken: the gate closes).
+Copy this file, ``constraints/`` and (for the generated data) ``tax_data.py`` into your DAG folder, add a
+Spark connection (``airflow connections add spark_default --conn-type spark --conn-host 'local[2]'``) and
+trigger the DAG once for each load: monday, tuesday (clean), wednesday (a few broken rows: the gate closes).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import Param, dag, task
 
@@ -17,7 +18,7 @@ from airflow_dc_provider.operators.gate import DcGateOperator
 
 HOME = Path(os.environ.get("TAX_GATE_HOME", "/tmp/tax_gate"))  # noqa: S108  (an example: use your lake's address)
 
-LOADS = {
+LOADS: dict[str, dict[str, Any]] = {
     "monday": {"rows": 20_000, "first_id": 1},
     "tuesday": {"rows": 1_000, "first_id": 20_001},
     "wednesday": {

@@ -27,7 +27,7 @@ _ON_VIOLATION = ("fail", "warn")
 _LATER = ("skip", "ask")
 _SET_BY_THE_GATE = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
 _QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
-# A driver that lives for seconds on one machine starts faster without the optimising compiler and a parallel collector.
+# A driver that lives for seconds starts faster without the optimising compiler and a parallel collector.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LAST_LINES = 20
 
@@ -38,18 +38,19 @@ class DcGateOperator(SparkSubmitOperator):
 
     Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
 
-    :param constraints: The constraint file (a relative path starts at the DAG file's folder), or its content as a
-        mapping. (templated)
-    :param changes: Where the load's rows are: ``path`` (with ``format`` and ``options``), ``table`` or ``sql``, and
-        ``where``. (templated)
+    :param constraints: The constraint file (a relative path starts at the DAG file's folder), or its content
+        as a mapping. (templated)
+    :param changes: Where the load's rows are: ``path`` (with ``format`` and ``options``), ``table`` or
+        ``sql``, and ``where``. (templated)
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
-    :param load_id: The load's name for ever; the same name with the same rows gives the stored verdict. (templated)
+    :param load_id: The load's name for ever; the same name with the same rows gives the stored verdict.
+        (templated)
     :param on_violation: ``fail`` closes the gate on a broken rule of severity error, ``warn`` only says so.
     :param conn_id: The Spark connection.
     :param max_listed: How many violations a rule and load are listed at most; counts are always exact.
     :param max_samples: How many examples a rule are in the verdict at most.
     :param mask: Columns whose values must not appear in verdict, samples and logs. (templated)
-    :param retry_on_violation: Let Airflow retry a closed gate, because something else may mend the data meanwhile.
+    :param retry_on_violation: Let Airflow retry a closed gate: something else may mend the data meanwhile.
     """
 
     template_fields: Sequence[str] = (
@@ -60,6 +61,11 @@ class DcGateOperator(SparkSubmitOperator):
         "mask",
         *SparkSubmitOperator.template_fields,
     )
+    # What the gate adds to; mypy does not see the parent's own.
+    conf: dict[Any, Any] | None
+    env_vars: dict[str, Any] | None
+    py_files: str | None
+
     template_fields_renderers: ClassVar[dict[str, str]] = {"constraints": "yaml", "changes": "json"}
 
     def __init__(
@@ -78,9 +84,9 @@ class DcGateOperator(SparkSubmitOperator):
         name: str = "dc_gate",
         **kwargs: Any,
     ) -> None:
-        for name in _SET_BY_THE_GATE:
-            if kwargs.pop(name, None):
-                raise ValueError(f"DcGateOperator sets '{name}' itself: leave it out.")
+        for own in _SET_BY_THE_GATE:
+            if kwargs.pop(own, None):
+                raise ValueError(f"DcGateOperator sets '{own}' itself: leave it out.")
         # A driver found again by a retry would write its verdict where the first try looked for it.
         super().__init__(conn_id=conn_id, name=name, durable=False, **kwargs)
         self.constraints = constraints
@@ -130,7 +136,9 @@ class DcGateOperator(SparkSubmitOperator):
         if document is None:
             raise no_verdict(failure) from failure
         if failure is not None and "error" not in document:
-            self.log.warning("spark-submit failed after the job had written its verdict: %s", plain(str(failure), 500))
+            self.log.warning(
+                "spark-submit failed after the job had written its verdict: %s", plain(str(failure), 500)
+            )
         return read_verdict(document)
 
     def _prepare_spark(self, connection: Connection) -> None:
@@ -145,7 +153,7 @@ class DcGateOperator(SparkSubmitOperator):
         self.conf = {**settings, **(self.conf or {})}
 
     def _request(self) -> Request:
-        """The request, once everything is rendered; constraints go in by value, so Spark needs no constraint file."""
+        """The request, once all is rendered; constraints go by value, so Spark needs no constraint file."""
         try:
             check_state(self.state)
             rules = to_mapping(load_constraints(self._constraint_source()))
@@ -195,7 +203,9 @@ def closes(verdict: Verdict, on_violation: str) -> bool:
 def check_on_violation(value: str) -> None:
     """Refuse what the gate does not know."""
     if value in _LATER:
-        raise ValueError(f"on_violation='{value}' comes in a later version; today it is one of {_ON_VIOLATION}.")
+        raise ValueError(
+            f"on_violation='{value}' comes in a later version; today it is one of {_ON_VIOLATION}."
+        )
     if value not in _ON_VIOLATION:
         hint = did_you_mean(str(value), _ON_VIOLATION)
         raise ValueError(f"on_violation is {value!r}, and must be one of {_ON_VIOLATION}. {hint}")
@@ -204,7 +214,9 @@ def check_on_violation(value: str) -> None:
 def check_state(value: Any) -> None:
     """Refuse a relative path: it would be another, empty state wherever a worker happens to start."""
     if not isinstance(value, str) or not ("://" in value or Path(value).is_absolute()):
-        raise RequestError(f"state is {value!r}, and must be an absolute path or a URI such as s3://bucket/state/tax.")
+        raise RequestError(
+            f"state is {value!r}, and must be an absolute path or a URI such as s3://bucket/state/tax."
+        )
 
 
 def is_open(value: Any) -> bool:
@@ -231,8 +243,9 @@ def read_verdict(document: dict[str, Any]) -> Verdict:
         raise DcGateError(error.get("message", "The job failed."), hint=error.get("hint", ""))
     if document.get("schema_version") != SCHEMA_VERSION:
         raise DcGateError(
-            f"The job's verdict has schema version {document.get('schema_version')!r}; this provider reads {SCHEMA_VERSION}.",
-            hint="The engine that ran is not the one of this provider: look for another spark_jobs in py_files.",
+            f"The job's verdict has schema version {document.get('schema_version')!r}; "
+            f"this provider reads {SCHEMA_VERSION}.",
+            hint="Another engine ran than this provider's: look for another spark_jobs in py_files.",
         )
     return Verdict.from_dict(document)
 
@@ -245,4 +258,6 @@ def no_verdict(failure: Exception | None) -> DcGateError:
             hint="Airflow's worker and Spark's driver must see the same state folder.",
         )
     lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
-    return DcGateError("spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines))
+    return DcGateError(
+        "spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines)
+    )

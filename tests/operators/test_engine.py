@@ -1,0 +1,70 @@
+"""The engine's zip, and the exchange folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import spark_jobs
+from airflow_dc_provider.engine import application, build_engine_zip
+from airflow_dc_provider.runs import exchange
+
+
+def test_the_zip_holds_every_source_of_the_engine_and_nothing_else(tmp_path):
+    package = Path(spark_jobs.__file__).parent
+    with zipfile.ZipFile(build_engine_zip(tmp_path)) as archive:
+        names = set(archive.namelist())
+    assert names == {f"spark_jobs/{path.relative_to(package)}" for path in package.rglob("*.py")}
+    assert "spark_jobs/verdict.py" in names
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert build_engine_zip(tmp_path / "a").read_bytes() == build_engine_zip(tmp_path / "b").read_bytes()
+
+
+def test_the_zip_can_be_imported_from(tmp_path):
+    archive = build_engine_zip(tmp_path)
+    script = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.verdict as v; print(v.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.strip() == f"{archive}/spark_jobs/verdict.py"
+
+
+def test_the_application_is_part_of_the_installed_engine():
+    assert Path(application()).parent == Path(spark_jobs.__file__).parent
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "memory://"])
+def test_documents_are_exchanged_on_any_filesystem(tmp_path, scheme):
+    state = f"{scheme}{tmp_path}/state/"
+    with exchange(state, {"load_id": "one"}) as run:
+        assert run.request.startswith(f"{scheme}{tmp_path}/state/runs/")
+        assert run.read_result() is None
+        with fsspec.open(run.request, "rt") as file:
+            assert file.read() == '{"load_id": "one"}'
+        with fsspec.open(run.result, "wt") as file:
+            file.write('{"schema_version": 1}')
+        assert run.read_result() == {"schema_version": 1}
+    filesystem, path = fsspec.url_to_fs(state)
+    assert not [one for one in filesystem.find(path) if "runs" in one]
+
+
+def test_the_exchange_folder_goes_even_when_the_job_fails(tmp_path):
+    with pytest.raises(RuntimeError, match="killed"), exchange(str(tmp_path), {}):
+        raise RuntimeError("killed")
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_two_tries_do_not_share_a_folder(tmp_path):
+    with exchange(str(tmp_path), {}) as one, exchange(str(tmp_path), {}) as two:
+        assert one.result != two.result

@@ -1,0 +1,300 @@
+"""The operator with a fake ``spark-submit``: what it asks, what it makes of the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
+from airflow_dc_provider.operators.gate import DcGateOperator
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "tax"
+
+
+@pytest.fixture
+def gate(rules: dict[str, Any], state: Path, fake_spark: Any) -> Any:
+    def build(**arguments: Any) -> DcGateOperator:
+        given = {
+            "task_id": "gate",
+            "constraints": rules,
+            "changes": {"path": "/landing/wednesday.parquet"},
+            "state": str(state),
+            "load_id": "2026-01-03",
+            **arguments,
+        }
+        return DcGateOperator(**given)
+
+    return build
+
+
+class TestOpenGate:
+    def test_returns_a_small_summary_and_pushes_it_as_verdict(self, gate, fake_spark, ti, passing, state):
+        fake_spark.answers(passing)
+        returned = gate().execute({"ti": ti})
+        assert ti.pushed == {"verdict": returned}
+        assert returned == {
+            "table": "tax",
+            "load_id": "2026-01-03",
+            "snapshot": 3,
+            "replayed": False,
+            "decision": "pass",
+            "rows": {"inserted": 1000, "deleted": 0, "total": 22000},
+            "constraints": {
+                name: {
+                    "new_violations": 0,
+                    "total_violations": 0,
+                    "violating_rows": 0,
+                    "passed": True,
+                    "severity": severity,
+                }
+                for name, severity in (("zip_decides_city", "error"), ("salary_is_positive", "warn"))
+            },
+            "state": str(state),
+            "seconds": {"read": 0.4, "probe": 0.7, "commit": 0.1, "total": 1.4},
+        }
+
+    def test_logs_a_table_after_and_apart_from_what_spark_says(self, gate, fake_spark, ti, passing, capfd):
+        fake_spark.answers(passing)
+        gate().execute({"ti": ti})
+        log = capfd.readouterr().out
+        in_order = (
+            "::group::Spark",
+            "a line of Spark",
+            "::endgroup::",
+            "Load 2026-01-03 of table tax: PASS; rows: 1,000 inserted, 22,000 in all",
+            "rule                severity  new  total  violating rows  decision",
+            "zip_decides_city    error       0      0               0  pass",
+            "salary_is_positive  warn        0      0               0  pass",
+        )
+        places = [log.find(text) for text in in_order]
+        assert -1 not in places
+        assert places == sorted(places)
+
+    def test_asks_the_job_for_what_it_was_given(self, gate, fake_spark, ti, passing, state):
+        fake_spark.answers(passing)
+        gate(max_listed=7, max_samples=3, mask=["ssn"]).execute({"ti": ti})
+        request = fake_spark.call["request"]
+        assert request["state"] == str(state)
+        assert request["load_id"] == "2026-01-03"
+        assert request["changes"]["path"] == "/landing/wednesday.parquet"
+        assert (request["max_listed"], request["max_samples"], request["mask"]) == (7, 3, ["ssn"])
+        assert [rule["name"] for rule in request["constraints"]["constraints"]] == [
+            "zip_decides_city",
+            "salary_is_positive",
+        ]
+
+    def test_sends_a_constraint_file_by_value_found_beside_the_dag(
+        self, gate, fake_spark, ti, passing, tmp_path
+    ):
+        from airflow.sdk import DAG
+
+        fake_spark.answers(passing)
+        (tmp_path / "rules.yml").write_text(
+            "version: 1\ntable: tax\nconstraints:\n  - {name: a, unique: [b]}\n"
+        )
+        with DAG("d", schedule=None) as dag:
+            dag.fileloc = str(tmp_path / "dag.py")
+            operator = gate(constraints="rules.yml")
+        operator.execute({"ti": ti})
+        assert fake_spark.call["request"]["constraints"]["constraints"][0]["name"] == "a"
+
+    def test_leaves_nothing_of_the_exchange_behind(self, gate, fake_spark, ti, passing, state):
+        fake_spark.answers(passing)
+        gate().execute({"ti": ti})
+        assert not [path for path in state.rglob("*") if path.is_file() or path.parent.name == "runs"]
+
+    def test_spark_trouble_after_the_verdict_does_not_undo_it(self, gate, fake_spark, ti, passing, capfd):
+        fake_spark.answers(passing, exit_code=1)
+        assert gate().execute({"ti": ti})["decision"] == "pass"
+        assert "after the job had written its verdict" in capfd.readouterr().out
+
+
+class TestSubmission:
+    def test_ships_the_engine_after_the_users_own_files(self, gate, fake_spark, ti, passing):
+        fake_spark.answers(passing)
+        gate(py_files="/mine/one.py,/mine/two.zip").execute({"ti": ti})
+        arguments = fake_spark.call["arguments"]
+        files = arguments[arguments.index("--py-files") + 1].split(",")
+        assert files[:2] == ["/mine/one.py", "/mine/two.zip"]
+        assert files[2].endswith("/dc_engine.zip")
+        assert fake_spark.call["engine_was_there"]
+        assert not Path(files[2]).exists()
+
+    def test_runs_the_installed_job(self, gate, fake_spark, ti, passing):
+        import spark_jobs
+
+        fake_spark.answers(passing)
+        gate().execute({"ti": ti})
+        arguments = fake_spark.call["arguments"]
+        assert str(Path(spark_jobs.__file__).parent / "apply_load.py") in arguments
+        assert arguments[arguments.index("--name") + 1] == "dc_gate"
+
+    def test_local_spark_is_quiet_starts_fast_and_uses_this_python(self, gate, fake_spark, ti, passing):
+        fake_spark.answers(passing)
+        gate().execute({"ti": ti})
+        assert fake_spark.conf() == {
+            "spark.log.level": "WARN",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        assert fake_spark.call["environment"]["PYSPARK_PYTHON"] == sys.executable
+
+    def test_the_users_settings_win(self, gate, fake_spark, ti, passing):
+        fake_spark.answers(passing)
+        own = {"spark.log.level": "DEBUG", "spark.driver.extraJavaOptions": "-Xmx3g", "spark.x": "y"}
+        gate(conf=own, env_vars={"PYSPARK_PYTHON": "/their/python"}).execute({"ti": ti})
+        assert fake_spark.conf() == {**own, "spark.ui.showConsoleProgress": "false"}
+        assert fake_spark.call["environment"]["PYSPARK_PYTHON"] == "/their/python"
+
+    def test_a_cluster_gets_no_local_settings(self, gate, fake_spark, ti, passing, monkeypatch):
+        monkeypatch.setenv(
+            "AIRFLOW_CONN_CLUSTER", '{"conn_type": "spark", "host": "spark://localhost", "port": 7077}'
+        )
+        fake_spark.answers(passing)
+        gate(conn_id="cluster").execute({"ti": ti})
+        assert "spark://localhost:7077" in fake_spark.call["arguments"]
+        assert "spark.driver.extraJavaOptions" not in fake_spark.conf()
+        assert "PYSPARK_PYTHON" not in fake_spark.call["environment"]
+
+    def test_a_gate_that_runs_twice_in_one_process_does_not_add_up(self, gate, fake_spark, ti, passing):
+        fake_spark.answers(passing)
+        operator = gate()
+        for _ in range(2):
+            operator.prepare_for_execution().execute({"ti": ti})
+        arguments = fake_spark.call["arguments"]
+        assert "," not in arguments[arguments.index("--py-files") + 1]
+
+
+class TestClosedGate:
+    def test_fails_without_retry_and_keeps_what_it_pushed(self, gate, fake_spark, ti, failing):
+        from airflow.sdk.exceptions import AirflowFailException
+
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationError) as caught:
+            gate().execute({"ti": ti})
+        assert isinstance(caught.value, AirflowFailException)
+        assert ti.pushed["verdict"]["decision"] == "fail"
+        assert ti.pushed["verdict"]["constraints"]["zip_decides_city"]["new_violations"] == 31
+        assert caught.value.summary == ti.pushed["verdict"]
+        assert "Berln" not in json.dumps(ti.pushed)
+
+    def test_the_message_has_all_that_is_needed_at_night(self, gate, fake_spark, ti, failing):
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationError) as caught:
+            gate().execute({"ti": ti})
+        message = str(caught.value)
+        for needed in (
+            "Load 2026-01-03 of table tax broke 1 of 2 rules",
+            "zip_decides_city (error): 31 new violations by 4 of the load's 1,000 rows; tolerated: 0 new",
+            "A zip code lies in one city.",
+            "not (t.zip = s.zip and t.city != s.city)",
+            "worst rows: id=17 (8 violations); id=18 (1 violation)",
+            "/state/violations/3/zip_decides_city.parquet",
+            "/state/violations/3/zip_decides_city.rows.parquet",
+            "What to do:",
+        ):
+            assert needed in message
+        assert [line.split() for line in message.splitlines() if "Berl" in line] == [
+            ["city", "Berln", "Berlin"]
+        ]
+        assert "Hambrg" in message
+        assert "Muenchn" not in message
+
+    def test_can_be_asked_to_let_airflow_retry(self, gate, fake_spark, ti, failing):
+        from airflow.sdk.exceptions import AirflowFailException
+
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationRetryError) as caught:
+            gate(retry_on_violation=True).execute({"ti": ti})
+        assert not isinstance(caught.value, AirflowFailException)
+        assert ti.pushed["verdict"]["decision"] == "fail"
+
+    def test_stays_open_when_asked_only_to_warn(self, gate, fake_spark, ti, failing, capfd):
+        fake_spark.answers(failing)
+        assert gate(on_violation="warn").execute({"ti": ti})["decision"] == "fail"
+        assert "gate stays open" in capfd.readouterr().out
+
+    def test_stays_open_when_only_rules_of_severity_warn_are_broken(self, gate, fake_spark, ti, failing):
+        failing["decision"] = "warn"
+        fake_spark.answers(failing)
+        assert gate().execute({"ti": ti})["decision"] == "warn"
+
+    def test_values_cannot_break_the_log(self, gate, fake_spark, ti, failing):
+        values = failing["constraints"][0]["samples"][0]["t"]["values"]
+        values["city"] = "Ber\nln\r\x1b[31m\u202e" + "x" * 10_000
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationError) as caught:
+            gate().execute({"ti": ti})
+        line = next(line for line in str(caught.value).splitlines() if "Ber\\nln\\r\\x1b[31m\\u202e" in line)
+        assert len(line) < 200
+
+
+class TestToolErrors:
+    def test_the_jobs_error_document_is_the_error(self, gate, fake_spark, ti, state):
+        error = {
+            "type": "SchemaError",
+            "message": "Column 'zip' is missing.",
+            "hint": "Did you mean 'zip_code'?",
+        }
+        fake_spark.answers({"schema_version": 1, "error": error}, exit_code=1)
+        with pytest.raises(
+            DcGateError, match=r"(?s)Column 'zip' is missing\..*Hint: Did you mean 'zip_code'\?"
+        ):
+            gate().execute({"ti": ti})
+        assert ti.pushed == {}
+        assert not [path for path in state.rglob("*") if path.is_file()]
+
+    def test_is_retried(self):
+        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+        assert issubclass(DcGateError, AirflowException)
+        assert not issubclass(DcGateError, AirflowFailException)
+
+    def test_without_an_error_document_spark_has_the_last_word(self, gate, fake_spark, ti):
+        fake_spark.answers(None, exit_code=1, say="java.lang.OutOfMemoryError: Java heap space")
+        with pytest.raises(DcGateError, match=r"(?s)before the job could say why.*Java heap space"):
+            gate().execute({"ti": ti})
+
+    def test_success_without_a_verdict_is_an_error(self, gate, fake_spark, ti):
+        fake_spark.answers(None)
+        with pytest.raises(DcGateError, match="left no verdict"):
+            gate().execute({"ti": ti})
+
+    @pytest.mark.parametrize("text", ["", "[]", '{"schema'])
+    def test_half_a_result_is_an_error(self, gate, fake_spark, ti, text):
+        fake_spark.answers(text)
+        with pytest.raises(DcGateError, match="cannot be read as a JSON object"):
+            gate().execute({"ti": ti})
+
+    def test_a_verdict_of_another_engine_is_refused(self, gate, fake_spark, ti, passing):
+        fake_spark.answers({**passing, "schema_version": 2})
+        with pytest.raises(DcGateError, match=r"schema version 2.*reads 1"):
+            gate().execute({"ti": ti})
+
+    def test_a_state_that_cannot_be_written_is_named(self, gate, fake_spark, ti, passing, tmp_path):
+        fake_spark.answers(passing)
+        (tmp_path / "file").write_text("")
+        with pytest.raises(DcGateError, match=rf"The state folder {tmp_path}/file/tax cannot be written"):
+            gate(state=f"{tmp_path}/file/tax").execute({"ti": ti})
+        assert not fake_spark.was_called
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+    def test_a_read_only_state_is_named(self, gate, fake_spark, ti, passing, tmp_path):
+        fake_spark.answers(passing)
+        folder = tmp_path / "locked"
+        folder.mkdir(mode=stat.S_IRUSR | stat.S_IXUSR)
+        with pytest.raises(DcGateError, match="cannot be written"):
+            gate(state=str(folder)).execute({"ti": ti})
+
+    def test_an_unknown_filesystem_is_named(self, gate, ti):
+        with pytest.raises(DcGateError, match=r"nowhere://state cannot be written"):
+            gate(state="nowhere://state").execute({"ti": ti})

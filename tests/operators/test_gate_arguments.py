@@ -1,0 +1,178 @@
+"""What is refused when the DAG is parsed, and what waits until everything is rendered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.operators.gate import DcGateOperator
+from spark_jobs.errors import ConstraintError, RequestError
+
+
+@pytest.fixture
+def arguments(rules: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "task_id": "gate",
+        "constraints": rules,
+        "changes": {"path": "/landing/{{ ds }}.parquet"},
+        "state": "/state/tax",
+    }
+
+
+def test_the_load_is_named_after_the_run_unless_told(arguments):
+    assert DcGateOperator(**arguments).load_id == "{{ run_id }}"
+
+
+@pytest.mark.parametrize("value", ["skip", "ask"])
+def test_what_comes_later_is_refused_as_such(arguments, value):
+    with pytest.raises(ValueError, match=f"on_violation='{value}' comes in a later version"):
+        DcGateOperator(**arguments, on_violation=value)
+
+
+def test_a_mistyped_on_violation_gets_a_hint(arguments):
+    with pytest.raises(ValueError, match=r"on_violation is 'wran'.*Did you mean 'warn'\?"):
+        DcGateOperator(**arguments, on_violation="wran")
+
+
+@pytest.mark.parametrize(
+    "name", ["application", "application_args", "java_class", "durable", "reconnect_on_retry"]
+)
+def test_what_the_gate_sets_itself_is_refused(arguments, name):
+    with pytest.raises(ValueError, match=f"sets '{name}' itself"):
+        DcGateOperator(**arguments, **{name: "x"})
+
+
+@pytest.mark.parametrize("state", ["state/tax", "./tax", ""])
+def test_a_relative_state_is_refused(arguments, state):
+    with pytest.raises(RequestError, match="must be an absolute path or a URI"):
+        DcGateOperator(**{**arguments, "state": state})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "no source"),
+        ({"path": "a", "table": "b"}, "path and table"),
+        ({"path": "a", "fromat": "csv"}, "Unknown key 'fromat'.*Did you mean 'format'"),
+    ],
+)
+def test_changes_are_checked(arguments, changes, message):
+    with pytest.raises(RequestError, match=message):
+        DcGateOperator(**{**arguments, "changes": changes})
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_listed", -1), ("max_samples", "many"), ("mask", "ssn")])
+def test_other_arguments_are_checked(arguments, name, value):
+    with pytest.raises(RequestError, match=name):
+        DcGateOperator(**arguments, **{name: value})
+
+
+def test_bad_constraints_are_an_import_error(arguments, rules):
+    rules["constraints"][0]["fd"] = "zip city"
+    with pytest.raises(ConstraintError, match="zip_decides_city"):
+        DcGateOperator(**arguments)
+
+
+def test_a_bad_constraint_file_is_an_import_error_that_names_it(arguments, tmp_path):
+    path = tmp_path / "rules.yml"
+    path.write_text("version: 1\ntable: tax\nconstraints:\n  - {name: a, uniqe: [b]}\n")
+    with pytest.raises(ConstraintError, match=r"rules\.yml"):
+        DcGateOperator(**{**arguments, "constraints": str(path)})
+
+
+def test_a_constraint_file_that_is_not_here_yet_is_no_import_error(arguments, fake_spark, ti):
+    operator = DcGateOperator(**{**arguments, "constraints": "/not/here/rules.yml"})
+    with pytest.raises(DcGateError, match=r"/not/here/rules\.yml"):
+        operator.execute({"ti": ti})
+    assert not fake_spark.was_called
+
+
+def test_templated_constraints_wait_for_rendering(arguments, rules):
+    rules["constraints"][1]["deny"] = "t.salary <= {{ params.least }}"
+    DcGateOperator(**arguments)
+    DcGateOperator(**{**arguments, "constraints": "/rules/{{ params.table }}.yml"})
+
+
+def test_every_argument_that_depends_on_the_run_is_rendered(
+    arguments, fake_spark, ti, passing, rules, tmp_path
+):
+    fake_spark.answers(passing)
+    rules["table"] = "{{ table }}"
+    given = {
+        "state": str(tmp_path / "{{ table }}"),
+        "load_id": "{{ table }}-{{ ds }}",
+        "mask": ["{{ table }}_ssn"],
+        "conf": {"spark.x": "{{ ds }}"},
+    }
+    operator = DcGateOperator(**{**arguments, **given})
+    operator.render_template_fields({"ds": "2026-01-03", "table": "tax"})
+    operator.execute({"ti": ti})
+    request = fake_spark.call["request"]
+    assert request["state"] == str(tmp_path / "tax")
+    assert request["load_id"] == "tax-2026-01-03"
+    assert request["changes"]["path"] == "/landing/2026-01-03.parquet"
+    assert request["mask"] == ["tax_ssn"]
+    assert request["constraints"]["table"] == "tax"
+    assert fake_spark.conf()["spark.x"] == "2026-01-03"
+
+
+def test_results_of_other_tasks_may_stand_for_any_argument(rules):
+    from airflow.sdk import DAG, task
+
+    with DAG("d", schedule=None):
+
+        @task
+        def tell() -> Any: ...
+
+        gate = DcGateOperator(
+            task_id="gate",
+            constraints=tell(),
+            changes={"path": tell()},
+            state=tell(),
+            load_id=tell(),
+            mask=tell(),
+        )
+        DcGateOperator(task_id="other", constraints=rules, changes=tell(), state="/state/tax")
+    assert gate.upstream_task_ids == {"tell", "tell__1", "tell__2", "tell__3", "tell__4"}
+
+
+def test_default_args_reach_the_gate_and_its_parent(arguments):
+    from airflow.sdk import DAG
+
+    with DAG(
+        "d", schedule=None, default_args={"on_violation": "warn", "conf": {"spark.x": "y"}, "durable": True}
+    ):
+        gate = DcGateOperator(**arguments)
+    assert (gate.on_violation, gate.conf, gate.durable) == ("warn", {"spark.x": "y"}, False)
+
+
+def test_gates_can_be_mapped(arguments):
+    from airflow.sdk import DAG
+
+    changes = arguments.pop("changes")
+    with DAG("d", schedule=None):
+        mapped = DcGateOperator.partial(**arguments).expand(changes=[changes])
+    assert mapped.task_id == "gate"
+
+
+def test_a_dag_with_a_gate_survives_serialisation(arguments):
+    from airflow.sdk import DAG
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    with DAG("d", schedule=None) as dag:
+        DcGateOperator(**arguments)
+    again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert again.get_task("gate").task_type == "DcGateOperator"
+
+
+def test_a_relative_constraint_file_starts_at_the_dag_file(arguments, tmp_path: Path):
+    from airflow.sdk import DAG
+
+    (tmp_path / "rules.yml").write_text("version: 1\ntable: tax\nconstraints: oops\n")
+    with DAG("d", schedule=None) as dag:
+        dag.fileloc = str(tmp_path / "dag.py")
+        with pytest.raises(ConstraintError, match=r"rules\.yml"):
+            DcGateOperator(**{**arguments, "constraints": "rules.yml"})

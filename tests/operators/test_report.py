@@ -1,0 +1,145 @@
+"""Verdicts in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_dc_provider.report import (
+    MAX_RULES_IN_DETAIL,
+    MAX_RULES_IN_TABLE,
+    broken_rule_lines,
+    example_lines,
+    facts_line,
+    plain,
+    row_name,
+    rule_table,
+    summary,
+    tolerated,
+    verdict_lines,
+    violation_message,
+)
+from spark_jobs.verdict import Verdict
+
+
+@pytest.fixture
+def verdict(failing):
+    return Verdict.from_dict(failing)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "NULL"),
+        ("", ""),
+        (12.5, "12.5"),
+        ("München, 東京", "München, 東京"),
+        ("a\nb\tc\x00", "a\\nb\\tc\\x00"),
+        ("\x1b[2J\u2028\u202e", "\\x1b[2J\\u2028\\u202e"),
+        ("x" * 40, "x" * 40),
+        ("x" * 41, "x" * 37 + "..."),
+        ("\n" * 40, "\\n" * 18 + "\\..."),
+    ],
+)
+def test_plain_values(value, shown):
+    assert plain(value) == shown
+
+
+def test_a_long_value_is_not_escaped_whole():
+    assert len(plain("\x00" * 50_000_000)) == 40
+
+
+def test_a_pair_stands_side_by_side_key_first():
+    sample = {
+        "t": {"row": {"id": 17}, "values": {"zip": "10115", "city": "Berln"}, "rows": 1},
+        "s": {"row": {"id": 3}, "values": {"zip": "10115", "city": "Berlin"}, "rows": 8},
+    }
+    assert example_lines(sample, "example 1") == [
+        "example 1     t      s",
+        "  id          17     3",
+        "  zip         10115  10115",
+        "  city        Berln  Berlin",
+        "  rows alike  1      8",
+    ]
+
+
+def test_one_row_stands_alone():
+    sample = {"t": {"row": {"id": 17}, "values": {"salary": -5}, "rows": 1}, "s": None}
+    assert example_lines(sample, "example 1") == ["example 1  t", "  id       17", "  salary   -5"]
+
+
+def test_rows_are_named_by_their_key():
+    assert row_name({"id": 17, "day": "a\nb"}) == "id=17, day=a\\nb"
+    assert row_name({}) == "a row without key"
+
+
+def test_the_table_has_broken_rules_first_and_an_end(verdict, failing):
+    assert [line.split()[0] for line in rule_table(verdict)] == [
+        "rule",
+        "zip_decides_city",
+        "salary_is_positive",
+    ]
+    clean = failing["constraints"][1]
+    failing["constraints"] += [{**clean, "name": f"rule_{number}"} for number in range(100)]
+    lines = rule_table(Verdict.from_dict(failing))
+    assert len(lines) == 1 + MAX_RULES_IN_TABLE + 1
+    assert lines[-1] == "... and 62 more rules, 0 of them broken"
+
+
+def test_facts(verdict, failing):
+    assert facts_line(verdict, "/state/tax") == (
+        "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted, 22,000 in all; "
+        "snapshot 3 of /state/tax; 1.4 s"
+    )
+    again = Verdict.from_dict(
+        {**failing, "replayed": True, "rows": {"inserted": 1, "deleted": 2, "total": 3}}
+    )
+    assert facts_line(again, "/state/tax") == (
+        "Load 2026-01-03 of table tax: FAIL; rows: 1 inserted, 2 deleted, 3 in all; "
+        "snapshot 3 of /state/tax; "
+        "applied before with the same rows: this is the stored verdict"
+    )
+
+
+def test_notes_are_logged(failing):
+    failing["notes"] = ["Constraint 'x' was removed."]
+    assert verdict_lines(Verdict.from_dict(failing), "/state")[-1] == "Note: Constraint 'x' was removed."
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "words"),
+    [
+        ({"max_new_violations": 0}, "0 new violations"),
+        ({"max_new_violations": 1}, "1 new violation"),
+        ({"max_new_violations": None, "max_violating_rows": 5}, "5 violating rows"),
+        ({"max_new_violations": None, "max_violating_rows": "0.1%"}, "0.1% of the load's rows"),
+    ],
+)
+def test_tolerances(failing, tolerance, words):
+    failing["constraints"][0] |= tolerance
+    assert tolerated(Verdict.from_dict(failing).constraints[0]) == words
+
+
+def test_a_rule_without_examples_is_still_told(failing):
+    failing["constraints"][0] |= {
+        "samples": [],
+        "worst_rows": [],
+        "violations": None,
+        "violating_rows_listed": None,
+    }
+    lines = broken_rule_lines(Verdict.from_dict(failing).constraints[0], 1000)
+    assert lines[0].startswith("zip_decides_city (error): 31 new violations by 4 of the load's 1,000 rows")
+    assert len(lines) == 3
+
+
+def test_many_broken_rules_make_no_endless_message(failing):
+    first = failing["constraints"][0]
+    failing["constraints"] = [{**first, "name": f"rule_{number}"} for number in range(300)]
+    message = violation_message(Verdict.from_dict(failing), "/state")
+    assert message.count("worst rows:") == MAX_RULES_IN_DETAIL
+    assert len(message) < 10_000
+
+
+def test_the_summary_holds_no_value_of_the_data(verdict):
+    assert "Berl" not in json.dumps(summary(verdict, "/state"))
