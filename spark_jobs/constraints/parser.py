@@ -208,6 +208,9 @@ class _Parser:
             raise self.error("NULL cannot be compared", token, _NULL_HINT)
         if word == "not":
             raise self.error("'not' cannot stand in a body", token, _NOT_HINT)
+        if follower.text == "." and word in ("t", "s"):
+            hint = "A name that is not one word stands between backticks: t.`first name`."
+            raise self.error(f"no column name follows '{token.text}.'", token, hint)
         if follower.text == ".":
             raise self.error(f"there is no row '{token.text}'", token, "The two rows are called t and s.")
         hint = f"Write t.{token.text} or s.{token.text} for a column, '{token.text}' in quotes for a text."

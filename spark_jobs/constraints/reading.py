@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_jobs.errors import ConstraintError, did_you_mean
 
-# The file, its constraints, a constraint, its columns, a column; it ends aliases that contain themselves, too.
+# The file, its constraints, a constraint, its columns, a column; also ends aliases that contain themselves.
 _MAX_DEPTH = 5
 _TAG = "tag:yaml.org,2002:"
 _QUOTE_HINT = "Put the whole value in quotes: characters such as ` @ % & * # or ': ' mean something to YAML."
