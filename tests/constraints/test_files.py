@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -123,6 +124,12 @@ class TestReading:
         assert load_constraints(write(tmp_path, text)).constraints[
             4
         ].tolerance.max_violating_share == Decimal("0.125")
+
+    def test_the_examples_of_the_documentation_are_read(self, tmp_path: Path) -> None:
+        page = Path(__file__).parents[2] / "docs" / "constraints.md"
+        whole, entry, *_ = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        assert len(load_constraints(write(tmp_path, whole)).constraints) == 6
+        assert load_constraints(write(tmp_path, TAX + entry.replace("zip_decides", "pasted"))).table == "tax"
 
 
 class TestMapping:
