@@ -15,7 +15,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from spark_jobs.constraints.model import Body, Column, Constant, Op, Predicate
-from spark_jobs.constraints.normalise import normalise, swapped, value_key
+from spark_jobs.constraints.normalise import swapped, value_key
 from spark_jobs.constraints.printer import print_predicate
 from spark_jobs.errors import ConstraintError
 
@@ -43,7 +43,9 @@ def check_bodies(bodies: tuple[Body, ...]) -> None:
 def contradiction(body: Body) -> str | None:
     """Why no rows can satisfy the body; nothing when some may."""
     for predicate in body:
-        if _node(predicate.left) == _node(predicate.right) and predicate.op in (Op.NE, Op.LT, Op.GT):
+        right = predicate.right
+        always_equal = isinstance(right, Column) and right.key == predicate.left.key
+        if always_equal and predicate.op in (Op.NE, Op.LT, Op.GT):
             return f"'{print_predicate(predicate)}' is never true"
     if _is_forest(body):
         return None
@@ -70,7 +72,7 @@ def _exclude_each_other(one: Body, other: Body) -> bool:
     if two_rows[0] != two_rows[1]:
         return False
     ways = (other, swapped(other)) if two_rows[0] else (other,)
-    return all(contradiction(normalise(one + way)) for way in ways)
+    return all(contradiction(one + way) for way in ways)
 
 
 def _mentions_s(predicate: Predicate) -> bool:
