@@ -74,13 +74,13 @@ def check_columns(constraint_set: ConstraintSet, available: Iterable[str], *, so
     """Refuse columns that the source does not have, or has twice but for their case."""
     spellings: dict[str, list[str]] = {}
     for name in available:
-        spellings.setdefault(name.casefold(), []).append(name)
+        spellings.setdefault(name.lower(), []).append(name)
     known = [name for names in spellings.values() for name in names]
     users = [("the key", list(constraint_set.key))]
     users += [(f"constraint '{one.name}'", one.columns) for one in constraint_set.constraints]
     for user, columns in users:
         for column in columns:
-            found = spellings.get(column.casefold(), [])
+            found = spellings.get(column.lower(), [])
             if not found:
                 message = f"Column {print_name(column)}, which {user} needs, is not in {source}."
                 raise SchemaError(message, hint=did_you_mean(column, known))
@@ -117,7 +117,7 @@ def _constraints(section: Section) -> list[Constraint]:
     for number, entry in enumerate(entries, 1):
         entry_section = _entry_section(section, entry, number)
         for constraint in _expand(entry_section):
-            earlier = first.setdefault(constraint.name.casefold(), constraint)
+            earlier = first.setdefault(constraint.name.lower(), constraint)
             if earlier is not constraint:
                 raise entry_section.error(
                     f"the name '{constraint.name}' is taken by an earlier constraint.",

@@ -99,15 +99,15 @@ def check_distinct(names: Sequence[str]) -> None:
     """Refuse a column that is named twice."""
     seen: set[str] = set()
     for name in names:
-        if name.casefold() in seen:
+        if name.lower() in seen:
             raise ConstraintError(f"column {print_name(name)} is named twice.", hint="Name it once.")
-        seen.add(name.casefold())
+        seen.add(name.lower())
 
 
 def _check_apart(names: Sequence[str], others: Sequence[str], problem: str) -> None:
-    known = {name.casefold() for name in others}
+    known = {name.lower() for name in others}
     for name in names:
-        if name.casefold() in known:
+        if name.lower() in known:
             raise ConstraintError(f"column {print_name(name)} {problem}.", hint="Leave it out on one side.")
 
 

@@ -1,0 +1,1 @@
+"""The constraint language: parse, normalise, print. Pure Python; imports only PyYAML, and that late."""

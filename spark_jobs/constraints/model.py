@@ -1,0 +1,126 @@
+"""What a constraint is, once parsed. Facts only: no parsing, no types of columns, no data."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Literal
+
+Row = Literal["t", "s"]
+Kind = Literal["deny", "unique", "fd", "order", "pod"]
+Nulls = Literal["ignore", "equal"]
+Severity = Literal["error", "warn"]
+ConstantValue = bool | int | Decimal | str | date | datetime
+
+
+class Op(enum.Enum):
+    """A comparison operator."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+    @property
+    def flipped(self) -> Op:
+        """The operator that says the same with its sides exchanged."""
+        return _FLIPPED[self]
+
+    @property
+    def negated(self) -> Op:
+        """The operator that holds exactly when this one does not (NULLs apart)."""
+        return _NEGATED[self]
+
+
+_FLIPPED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+_NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.LE: Op.GT, Op.GT: Op.LE, Op.GE: Op.LT}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of one of the two rows, its name as written (names compare without regard to case)."""
+
+    row: Row
+    name: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two mentions the same column."""
+        return (self.row, self.name.lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal; its Python type is its type (a ``datetime`` without zone is a local timestamp of the session)."""
+
+    value: ConstantValue
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """``left op right``. Normalised: a column on the left, and in ``t op s`` comparisons t on the left."""
+
+    left: Column
+    op: Op
+    right: Column | Constant
+
+
+Body = tuple[Predicate, ...]
+"""A conjunction. A pair of rows violates it when every predicate holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How much a load may bring before its constraint counts as broken. At most one of the two is set."""
+
+    max_new_violations: int | None = 0
+    max_violating_rows: int | None = None
+    max_violating_share: Decimal | None = None
+    """Share of the load's rows, 0 to 1 (written as ``max_violating_rows: "0.1%"``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A declared rule. Its bodies exclude each other: no pair of rows can satisfy two of them."""
+
+    name: str
+    kind: Kind
+    bodies: tuple[Body, ...]
+    nulls: Nulls = "ignore"
+    severity: Severity = "error"
+    tolerance: Tolerance = Tolerance()
+    description: str = ""
+
+    @property
+    def rows(self) -> int:
+        """1 when a single row violates it, 2 when a pair does."""
+        return 2 if any(column.row == "s" for column in self.mentions) else 1
+
+    @property
+    def mentions(self) -> list[Column]:
+        """Every mention of a column, in reading order."""
+        sides = (
+            side for body in self.bodies for predicate in body for side in (predicate.left, predicate.right)
+        )
+        return [side for side in sides if isinstance(side, Column)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns it reads, each once (by its first spelling), in reading order."""
+        first: dict[str, str] = {}
+        for column in self.mentions:
+            first.setdefault(column.name.lower(), column.name)
+        return list(first.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintSet:
+    """One constraint file: the rules of one table."""
+
+    table: str
+    key: tuple[str, ...]
+    constraints: tuple[Constraint, ...]

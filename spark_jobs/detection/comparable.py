@@ -1,0 +1,92 @@
+"""Which Spark types can be compared with which. Types are named as Spark prints them (``decimal(10,2)``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from decimal import Decimal
+
+from spark_jobs.constraints.model import ConstantValue
+from spark_jobs.errors import SchemaError
+
+_PLAIN = {
+    "tinyint": "integer",
+    "smallint": "integer",
+    "int": "integer",
+    "bigint": "integer",
+    "float": "float",
+    "double": "float",
+    "string": "string",
+    "binary": "binary",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "void": "void",
+}
+_PREFIXES = {"decimal": "decimal", "char(": "string", "varchar(": "string", "time(": "time"}
+_CONSTANTS: dict[str, tuple[type, ...]] = {
+    "integer": (int, Decimal),
+    "decimal": (int, Decimal),
+    "float": (int, Decimal),
+    "string": (str,),
+    "boolean": (bool,),
+    "date": (date,),
+    "timestamp": (datetime,),
+    "timestamp_ntz": (datetime,),
+}
+
+
+def family(spark_type: str) -> str | None:
+    """The family of types that a type compares with; ``None`` when values of it have no order.
+
+    Arrays and structs are families of their own, named by their whole type.
+    """
+    if spark_type in _PLAIN:
+        return _PLAIN[spark_type]
+    for prefix, name in _PREFIXES.items():
+        if spark_type.startswith(prefix):
+            return name
+    if spark_type.startswith("interval day") or re.fullmatch(r"interval (hour|minute|second).*", spark_type):
+        return "interval"
+    if spark_type.startswith(("array<", "struct<")) and not re.search(r"\b(map<|variant|collate )", spark_type):
+        return spark_type
+    return None
+
+
+def common_family(families: set[str]) -> str | None:
+    """The family in which all of these compare; ``None`` when they do not."""
+    known = families - {"void"}
+    if not known:
+        return "void"
+    if known == {"integer", "decimal"}:
+        return "decimal"
+    return known.pop() if len(known) == 1 else None
+
+
+def check_constant(value: ConstantValue, of_family: str, *, where: str) -> None:
+    """Refuse a constant that a column of this family would not be compared with."""
+    accepted = _CONSTANTS.get(of_family, ())
+    plain = type(value) if not isinstance(value, datetime) else datetime
+    if plain not in accepted:
+        raise SchemaError(
+            f"{where} compares a column of type {of_family} with {_describe(value)}.",
+            hint=_CONSTANT_HINTS.get(of_family, "Columns of this type compare with columns only."),
+        )
+
+
+_CONSTANT_HINTS = {
+    "integer": "Write a number.",
+    "decimal": "Write a number.",
+    "float": "Write a number.",
+    "string": "Write a text in quotes: 'abc'.",
+    "boolean": "Write true or false.",
+    "date": "Write date '2026-01-31'.",
+    "timestamp": "Write timestamp '2026-01-31 12:00:00'.",
+    "timestamp_ntz": "Write timestamp '2026-01-31 12:00:00'.",
+}
+
+
+def _describe(value: ConstantValue) -> str:
+    names = {bool: "a truth value", int: "a number", Decimal: "a number", str: "a text", datetime: "a timestamp"}
+    return f"{names.get(type(value), 'a date')} ({value})"

@@ -1,0 +1,109 @@
+"""The Spark side of detection: stage a load, then encode, probe and report it in one job. DataFrame API only."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.detection.encode import Spread
+from spark_jobs.detection.plan import Plan
+from spark_jobs.detection.staging import CHANGE_TYPE, ROW_GROUP, ROW_HASHES, Stage, StagedLoad, gather, raise_from
+from spark_jobs.detection.work import CHUNK_SCHEMA, DOCUMENT_SCHEMA, FACT_SCHEMA, Encode, Probe, ReportStep, Work
+from spark_jobs.errors import ChangesError
+from spark_jobs.request import Changes
+from spark_jobs.sources import first_line, kept, row_hash
+from spark_jobs.state.snapshots import DataFile
+from spark_jobs.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BUCKET_ROWS = 131_072
+_SHARE_ENTRIES = 2_097_152
+_TASK_ROWS = 1_048_576
+_LEAST_TASKS = 4
+_MOST_ENCODERS = 64
+
+
+def stage_load(
+    changes: DataFrame, source: Changes, storage: Storage, load: int, plan: Plan, types: Mapping[str, str], *, write: bool
+) -> StagedLoad:
+    """Read the changes once: write their rows to the state (unless told not to) and make their fingerprint."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException, PythonException
+
+    hashes = [row_hash(changes, name).alias(name) for name in ROW_HASHES]
+    change_type = kept(changes, [CHANGE_TYPE]) if CHANGE_TYPE in map(str.lower, types) else []
+    rows = changes.select(*kept(changes, plan.columns), *change_type, *hashes)
+    try:
+        collected = rows.mapInArrow(Stage(storage, load, plan.columns, write), DOCUMENT_SCHEMA).collect()  # type: ignore[arg-type]
+    except PythonException:
+        raise
+    except (PySparkException, Py4JJavaError) as error:
+        raise ChangesError(
+            f"The changes ({source}) cannot be read: {first_line(error)}",
+            hint="The source was found, but reading its rows failed; the Spark log has the details.",
+        ) from error
+    return gather([row["document"] for row in collected], load, list(types.items()))
+
+
+def spread_of(plan: Plan, index_files: Mapping[str, tuple[DataFile, ...]], rows: int) -> dict[int, Spread]:
+    """Cut each group so that a probe has a bounded number of rows and entries to look at."""
+    spread = {}
+    for group in plan.groups:
+        entries = sum(file.rows for index in group.indexes for file in index_files.get(index.id, ()))
+        if not group.indexes:
+            spread[group.number] = Spread(1, 1)
+        elif group.indexes[0].key:
+            spread[group.number] = Spread(math.ceil(max(rows + entries, 1) / _BUCKET_ROWS), 1)
+        else:
+            spread[group.number] = Spread(1, math.ceil(max(entries, 1) / _SHARE_ENTRIES))
+    return spread
+
+
+def make_work(
+    storage: Storage,
+    plan: Plan,
+    load: int,
+    staged: StagedLoad,
+    index_files: Mapping[str, tuple[DataFile, ...]],
+    *,
+    max_listed: int,
+    max_samples: int,
+    mask: tuple[str, ...],
+) -> Work:
+    """What the workers need to know, with the work cut up by its size."""
+    spread = spread_of(plan, index_files, staged.rows)
+    units = sum(one.units for one in spread.values())
+    entries = sum(file.rows for files in index_files.values() for file in files)
+    tasks = max(_LEAST_TASKS, math.ceil((entries + staged.rows * len(plan.groups)) / _TASK_ROWS))
+    return Work(
+        storage=storage,
+        plan=plan,
+        load=load,
+        staged=tuple(staged.files),
+        index_files=index_files,
+        spread=spread,
+        probe_tasks=min(units, tasks),
+        report_tasks=min(len(plan.constraints), _LEAST_TASKS),
+        max_listed=max_listed,
+        max_samples=max_samples,
+        mask=mask,
+    )
+
+
+def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
+    """Run a load through encode, probe and report; returns the report's documents."""
+    encoders = min(sum(math.ceil(file.rows / ROW_GROUP) for file in work.staged), _MOST_ENCODERS)
+    if not encoders:
+        return []
+    chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), CHUNK_SCHEMA)  # type: ignore[arg-type]
+    facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), FACT_SCHEMA)  # type: ignore[arg-type]
+    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)  # type: ignore[arg-type]
+    documents = [json.loads(row["document"]) for row in report.collect()]
+    for document in documents:
+        if document["kind"] == "error":
+            raise_from(document)
+    return documents

@@ -1,0 +1,181 @@
+"""From what the workers report to the verdict: add up, look up the users' keys, judge against the tolerances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_jobs.constraints.model import Constraint, Tolerance
+from spark_jobs.constraints.printer import formula
+from spark_jobs.state.snapshots import DataFile, Load
+from spark_jobs.state.storage import Storage
+from spark_jobs.verdict import ConstraintVerdict, within
+
+MASKED = "***"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a load did to one constraint, added up over all workers."""
+
+    new_violations_twice: int = 0
+    violating_rows: int = 0
+    skipped_null_rows: int = 0
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    worst: list[dict[str, int]] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
+
+    @property
+    def new_violations(self) -> int:
+        """Pairs of rows (or rows) that violate the constraint since this load."""
+        pairs, rest = divmod(self.new_violations_twice, 2)
+        assert not rest, "pairs among new rows are found from both ends"
+        return pairs
+
+    def path(self, kind: str) -> str | None:
+        """The folder or file of one kind that was written for people."""
+        paths = [file.path for file in self.files if file.kind == kind]
+        return paths[0] if paths else None
+
+
+def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[list[Findings], list[DataFile]]:
+    """The findings for each constraint, and the index files that were written."""
+    findings = [Findings() for _ in range(constraints)]
+    index_files = []
+    for document in documents:
+        own = findings[document["constraint"]]
+        if document["kind"] == "pairs":
+            own.new_violations_twice += 2 * document["with_old"] + document["among_new_twice"]
+        elif document["kind"] == "rows":
+            own.violating_rows += document["count"]
+            own.worst += document["worst"]
+            own.files.append(DataFile(**document["file"]))
+        elif document["kind"] == "listed":
+            own.samples += document["samples"]
+            own.files.append(DataFile(**document["file"]))
+        elif document["kind"] == "skipped":
+            for one, rows in zip(findings, document["rows"], strict=True):
+                one.skipped_null_rows += rows
+        else:
+            index_files.append(DataFile(**{name: value for name, value in document.items() if name in _FILE_FACTS}))
+    return findings, sorted(index_files, key=lambda file: file.path)
+
+
+_FILE_FACTS = set(DataFile.__slots__)
+
+
+class RowNames:
+    """How people recognise rows: by their key, or by load and row id when no key is declared."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        files: Sequence[DataFile],
+        key: Sequence[str],
+        loads: Mapping[int, str],
+        mask: Sequence[str],
+    ) -> None:
+        self._storage, self._files, self._key, self._loads = storage, files, key, loads
+        self._masked = {name.lower() for name in mask}
+
+    def look_up(self, row_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """The names of some rows, read from the staged rows of their loads."""
+        wanted = sorted(set(row_ids))
+        if not self._key:
+            return {one: {"_load_id": self._loads.get(_load_number(one), ""), "_row_id": one} for one in wanted}
+        names: dict[int, dict[str, Any]] = {}
+        for file in self._files:
+            first = file.first_row_id or 0
+            mine = [one for one in wanted if first <= one < first + file.rows]
+            if mine:
+                names.update(self._read(file, mine))
+        return names
+
+    def _read(self, file: DataFile, row_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        import numpy as np
+        import pyarrow as pa
+
+        from spark_jobs.detection.report import jsonable
+        from spark_jobs.detection.runs import Reader
+
+        reader = Reader(self._storage, file)
+        places = np.array(row_ids) - (file.first_row_id or 0)
+        starts = reader.group_starts
+        group_of = np.searchsorted(starts, places, side="right") - 1
+        names = {}
+        for group in np.unique(group_of):
+            mine = np.flatnonzero(group_of == group)
+            rows = reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group])).to_pylist()
+            for number, row in zip(mine, rows, strict=True):
+                names[row_ids[number]] = {name: self._shown(name, jsonable(value)) for name, value in row.items()}
+        return names
+
+    def _shown(self, name: str, value: Any) -> Any:
+        return MASKED if name.lower() in self._masked else value
+
+
+def _load_number(row_id: int) -> int:
+    from spark_jobs.detection.staging import LOAD_BITS
+
+    return row_id >> LOAD_BITS
+
+
+def judge(
+    constraint: Constraint,
+    findings: Findings,
+    *,
+    before: int,
+    load_rows: int,
+    max_samples: int,
+    names: RowNames,
+    storage: Storage,
+) -> ConstraintVerdict:
+    """The verdict on one constraint."""
+    tolerance = constraint.tolerance
+    worst = sorted(findings.worst, key=lambda one: (-one["violations"], one["row_id"]))[:max_samples]
+    samples = findings.samples[:max_samples]
+    ids = [one["row_id"] for one in worst] + [side["row_id"] for pair in samples for side in pair.values()]
+    row_names = names.look_up(ids)
+    paths = {kind: findings.path(kind) for kind in ("violations", "violating_rows")}
+    return ConstraintVerdict(
+        name=constraint.name,
+        kind=constraint.kind,
+        formula=formula(constraint),
+        severity=constraint.severity,
+        passed=within(
+            tolerance,
+            new_violations=findings.new_violations,
+            violating_rows=findings.violating_rows,
+            load_rows=load_rows,
+        ),
+        new_violations=findings.new_violations,
+        removed_violations=0,
+        total_violations=before + findings.new_violations,
+        violating_rows=findings.violating_rows,
+        skipped_null_rows=findings.skipped_null_rows,
+        max_new_violations=tolerance.max_new_violations,
+        max_violating_rows=_row_tolerance(tolerance),
+        description=constraint.description,
+        samples=[
+            {
+                name: {"row": row_names[side["row_id"]], "values": side["values"], "rows": side["rows"]}
+                for name, side in pair.items()
+            }
+            for pair in samples
+        ],
+        worst_rows=[{"row": row_names[one["row_id"]], "violations": one["violations"]} for one in worst],
+        violations=storage.locate(paths["violations"]) if paths["violations"] else None,
+        violating_rows_listed=storage.locate(paths["violating_rows"]) if paths["violating_rows"] else None,
+    )
+
+
+def _row_tolerance(tolerance: Tolerance) -> int | str | None:
+    if tolerance.max_violating_share is not None:
+        return f"{(tolerance.max_violating_share * 100).normalize():f}%"
+    return tolerance.max_violating_rows
+
+
+def load_names(loads: Sequence[Load], number: int, load_id: str) -> dict[int, str]:
+    """Which load has which number, this one included."""
+    return {one.number: one.load_id for one in loads} | {number: load_id}

@@ -1,0 +1,87 @@
+"""The changes of a load as a Spark DataFrame: read from any source, checked, every error in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_jobs.errors import ChangesError, SchemaError
+from spark_jobs.request import Changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def read_changes(spark: SparkSession, changes: Changes) -> DataFrame:
+    """The load's rows; nothing is read yet but what it takes to know the columns."""
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = _open(spark, changes)
+        rows = frame.where(changes.where) if changes.where else frame
+        rows.schema  # noqa: B018 (a Connect session finds out only now whether the source is there)
+    except PySparkException as error:
+        raise ChangesError(
+            f"The changes ({changes}) cannot be read: {first_line(error)}",
+            hint="Check the path, table or query in 'changes', and that Spark has the package for its format.",
+        ) from error
+    return rows
+
+
+def _open(spark: SparkSession, changes: Changes) -> DataFrame:
+    if changes.sql is not None:
+        return spark.sql(changes.sql)
+    if changes.table is not None:
+        return spark.table(changes.table)
+    return spark.read.format(changes.format).options(**changes.options).load(changes.path)
+
+
+def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
+    """The columns of the changes with their Spark types; two that differ only by case are refused."""
+    types: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for field in frame.schema.fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if field.name in types or other != field.name:
+            raise SchemaError(
+                f"The changes ({changes}) have two columns '{other}' and '{field.name}', which Spark cannot tell apart.",
+                hint="Rename one of them, for instance with 'sql' in 'changes'.",
+            )
+        if field.name.lower().startswith("_dc_"):
+            raise SchemaError(
+                f"The changes ({changes}) have a column '{field.name}'; names that start with _dc_ are the gate's own.",
+                hint="Rename it, for instance with 'sql' in 'changes'.",
+            )
+        types[field.name] = field.dataType.simpleString()
+    return types
+
+
+def row_hash(frame: DataFrame, salt: str) -> Column:
+    """A hash of the whole row. Spark's hash passes over NULLs, so each column says whether it is one."""
+    from pyspark.sql import functions as f
+
+    parts: list[Column] = [f.lit(salt)]
+    for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
+        column = f.col(quoted(field.name))
+        hashable = "map<" not in field.dataType.simpleString() and "variant" not in field.dataType.simpleString()
+        parts += [column if hashable else f.to_json(f.struct(column)), column.isNull()]
+    return f.xxhash64(*parts)
+
+
+def kept(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
+    """Columns by their names in the state, whatever case the changes write them in."""
+    from pyspark.sql import functions as f
+
+    actual = {name.lower(): name for name in frame.columns}
+    return [f.col(quoted(actual[name.lower()])).alias(name) for name in columns]
+
+
+def quoted(name: str) -> str:
+    """A column name that Spark takes literally."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says, without its plans and stack traces."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].split(" SQLSTATE")[0].rstrip(" ;.") + "."

@@ -1,0 +1,91 @@
+"""The verdict: the answer for one load. Facts, their JSON form, and the decision that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from spark_jobs.constraints.model import Severity, Tolerance
+
+SCHEMA_VERSION = 1
+Decision = Literal["pass", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintVerdict:
+    """What a load did to one constraint."""
+
+    name: str
+    kind: str
+    formula: str
+    severity: Severity
+    passed: bool
+    new_violations: int
+    removed_violations: int
+    total_violations: int
+    violating_rows: int
+    """Rows of this load that take part in a new violation."""
+    skipped_null_rows: int
+    """Rows of this load that can take part in none, because of a NULL."""
+    max_new_violations: int | None
+    max_violating_rows: int | str | None = None
+    description: str = ""
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    """Pairs that violate it: ``{"t": side, "s": side}``, a side is ``{"row": key, "values": {...}, "rows": n}``."""
+    worst_rows: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of this load with most new violations first: ``{"row": key, "violations": n}``."""
+    violations: str | None = None
+    """Where the listed violations are, as Parquet."""
+    violating_rows_listed: str | None = None
+    """Where each violating row of the load is, with its number of violations, as Parquet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one load."""
+
+    table: str
+    load_id: str
+    snapshot: int
+    replayed: bool
+    decision: Decision
+    rows: dict[str, int]
+    constraints: list[ConstraintVerdict]
+    dependencies: dict[str, Any]
+    seconds: dict[str, float]
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know besides: constraints that were removed, tolerances that changed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict document."""
+        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Verdict:
+        """The inverse of ``to_dict``."""
+        facts = {name: value for name, value in document.items() if name != "schema_version"}
+        facts["constraints"] = [ConstraintVerdict(**one) for one in document["constraints"]]
+        return cls(**facts)
+
+    @property
+    def broken(self) -> list[ConstraintVerdict]:
+        """The constraints beyond their tolerance, errors first, most new violations first."""
+        failed = [one for one in self.constraints if not one.passed]
+        return sorted(failed, key=lambda one: (one.severity != "error", -one.new_violations))
+
+
+def within(tolerance: Tolerance, *, new_violations: int, violating_rows: int, load_rows: int) -> bool:
+    """Whether a constraint's new violations are within its tolerance."""
+    if tolerance.max_violating_rows is not None:
+        return violating_rows <= tolerance.max_violating_rows
+    if tolerance.max_violating_share is not None:
+        return violating_rows <= tolerance.max_violating_share * load_rows
+    return new_violations <= (tolerance.max_new_violations or 0)
+
+
+def decide(constraints: list[ConstraintVerdict]) -> Decision:
+    """``fail`` when a constraint of severity error is broken, ``warn`` when only others are."""
+    broken = {one.severity for one in constraints if not one.passed}
+    if "error" in broken:
+        return "fail"
+    return "warn" if broken else "pass"

@@ -1,0 +1,105 @@
+"""The engine without Spark: the same worker functions, chained by hand over an in-memory state."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.constraints.model import ConstraintSet
+from spark_jobs.detection.encode import Spread
+from spark_jobs.detection.plan import make_plan
+from spark_jobs.detection.spark import make_work
+from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
+from spark_jobs.detection.work import Encode, Probe, ReportStep
+from spark_jobs.judging import Findings, add_up
+from spark_jobs.state.snapshots import DataFile
+from spark_jobs.state.storage import Storage
+
+_numbers = itertools.count()
+
+
+@dataclass
+class Engine:
+    """A table's state, loaded step by step."""
+
+    constraint_set: ConstraintSet
+    schema: Mapping[str, str]
+    units: int = 1
+    max_listed: int = 10_000
+    max_samples: int = 20
+    mask: tuple[str, ...] = ()
+    loads: int = 0
+    index_files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    rows_files: list[DataFile] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.storage = Storage(f"memory://engine/{next(_numbers)}")
+        self.plan = make_plan(self.constraint_set, self.schema)
+
+    def load(self, rows: pa.Table) -> list[Findings]:
+        """Apply a load; what it did to each constraint."""
+        self.loads += 1
+        staged = gather(
+            [_document(self._stage(part, number)) for number, part in enumerate(_parts(rows))], self.loads, []
+        )
+        work = make_work(
+            self.storage,
+            self.plan,
+            self.loads,
+            staged,
+            self.index_files,
+            max_listed=self.max_listed,
+            max_samples=self.max_samples,
+            mask=self.mask,
+        )
+        if self.units > 1:
+            spread = {number: self._forced(number) for number in work.spread}
+            work = replace(work, spread=spread, probe_tasks=min(3, sum(one.units for one in spread.values())))
+        chunks = list(Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})]))
+        facts = list(_by_task(chunks, work.probe_tasks, Probe(work)))
+        reported = list(_by_task(facts, work.report_tasks, ReportStep(work)))
+        documents = [json.loads(text) for batch in reported for text in batch.column(0).to_pylist()]
+        for document in documents:
+            if document["kind"] == "error":
+                raise_from(document)
+        findings, files = add_up(documents, len(self.plan.constraints))
+        for file in files:
+            self.index_files[file.owner] = (*self.index_files.get(file.owner, ()), file)
+        self.rows_files += staged.files
+        return findings
+
+    def _stage(self, rows: pa.Table, partition: int) -> Staged:
+        batches = rows.select(list(self.plan.columns)).to_batches()
+        for name in ROW_HASHES:
+            batches = [batch.append_column(name, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches]
+        return stage_rows(self.storage, self.loads, self.plan.columns, partition, iter(batches))
+
+    def _forced(self, number: int) -> Spread:
+        indexes = self.plan.groups[number].indexes
+        if not indexes:
+            return Spread(1, 1)
+        return Spread(self.units, 1) if indexes[0].key else Spread(1, self.units)
+
+
+def _parts(rows: pa.Table) -> list[pa.Table]:
+    half = math.ceil(rows.num_rows / 2)
+    return [rows.slice(0, half), rows.slice(half)]
+
+
+def _document(staged: Staged) -> str:
+    from dataclasses import asdict
+
+    return json.dumps(asdict(staged))
+
+
+def _by_task(batches: Sequence[pa.RecordBatch], tasks: int, step: Any) -> Any:
+    for task in range(tasks):
+        mine = [batch for batch in batches if batch.column(0)[0].as_py() == task]
+        yield from step(mine)

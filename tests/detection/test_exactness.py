@@ -1,0 +1,58 @@
+"""Every count equals brute force over all pairs of rows, for rules and tables of every kind, load after load."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_jobs.detection.staging import LOAD_BITS
+from tests.detection.engine import Engine
+from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
+from tests.detection.strategies import Case, cases
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=400)
+@given(case=cases(), units=st.sampled_from([1, 1, 3]))
+def test_every_count_equals_brute_force_after_every_load(case: Case, units: int) -> None:
+    engine = Engine(case.constraint_set, case.schema, units=units)
+    seen = list(accumulate(case.loads, initial=[]))
+    for number, (old, new) in enumerate(zip(seen, case.loads, strict=False), start=1):
+        findings = engine.load(case.table(new))
+        for constraint, found in zip(case.constraints, findings, strict=True):
+            expected, by_row = violations_by_row(constraint, old, new)
+            assert found.new_violations == expected
+            assert found.violating_rows == len(by_row)
+            assert found.skipped_null_rows == sum(skipped_for_null(constraint, row) for row in new)
+            assert _counts_by_row(engine, found, number) == by_row
+            _check_listing(case, engine, constraint, found, expected)
+
+
+def _counts_by_row(engine: Engine, found, number: int) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for file in found.files:
+        if file.kind == "violating_rows":
+            for row in pq.read_table(engine.storage.open(file.path)).to_pylist():
+                counts[row["row_id"] - (number << LOAD_BITS)] = row["violations"]
+    return counts
+
+
+def _check_listing(case: Case, engine: Engine, constraint, found, expected: int) -> None:
+    """Unbounded, the listed violations are exactly the new ones; each of them and each sample is a true one."""
+    listed = [
+        row
+        for file in found.files
+        if file.kind == "violations"
+        for row in pq.read_table(engine.storage.open(file.path)).to_pylist()
+    ]
+    assert sum(row["pairs"] for row in listed) == expected
+    missing = dict.fromkeys(case.kinds)
+    for row in listed:
+        if constraint.rows == 1:
+            assert row_violates(constraint, {**missing, **row["t"]})
+        else:
+            assert pair_violates(constraint, {**missing, **row["t"]}, {**missing, **row["s"]})
+            assert row["t_new"] or row["s_new"]
+    assert bool(found.samples) == bool(expected)
