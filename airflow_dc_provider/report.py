@@ -131,7 +131,7 @@ def violation_message(verdict: Verdict, state: str) -> str:
     if len(broken) > MAX_RULES_IN_DETAIL:
         names = ", ".join(plain(rule.name) for rule in broken[MAX_RULES_IN_DETAIL:MAX_RULES_IN_TABLE])
         lines += [f"Broken too (counts in the table above and in XCom): {names}", ""]
-    return "\n".join(lines + next_steps(verdict, state))
+    return "\n".join(lines + next_steps(state))
 
 
 def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
@@ -190,15 +190,14 @@ def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
     return align(cells)
 
 
-def next_steps(verdict: Verdict, state: str) -> list[str]:
+def next_steps(state: str) -> list[str]:
     """What a person can do about a closed gate."""
     return [
         "What to do:",
-        f"  - The data is wrong: mend it at its source, load it again under a new load id, and take "
-        f"{plain(verdict.load_id)} out of the table.",
-        "  - The data is right and the rule is not: correct the rule, or give it a tolerance "
-        "(max_new_violations, max_violating_rows) or severity: warn.",
-        "  - It is known and must go on now: mark this task as success, and the tasks behind it run.",
-        f"  The state {plain(state, MAX_TEXT)} has this load recorded; "
-        "running the task again gives the same verdict.",
+        "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run.",
+        "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or "
+        "severity: warn. It counts from the next load on; running this task again gives this verdict again.",
+        "  - The data is wrong: mend it where it comes from. The state has this load's rows and does not "
+        f"forget them: once the table is mended, give the gate a new state folder (now "
+        f"{plain(state, MAX_TEXT)}) and load the table into it from its beginning.",
     ]

@@ -26,14 +26,14 @@ class Run:
 
     def read_result(self) -> dict[str, Any] | None:
         """The document that the job left, or None when it left none."""
+        filesystem, path = _place(self.result)
         try:
-            with fsspec.open(self.result, "rt", encoding="utf-8") as file:
-                text = file.read()
+            text = filesystem.cat_file(path)
         except FileNotFoundError:
             return None
         try:
             document = json.loads(text)
-        except json.JSONDecodeError:
+        except ValueError:
             document = None
         if not isinstance(document, dict):
             raise DcGateError(f"The job left a result that cannot be read as a JSON object: {text[:200]!r}.")
@@ -46,26 +46,28 @@ def exchange(state: str, request: Mapping[str, Any]) -> Iterator[Run]:
     folder = f"{state.rstrip('/')}/runs/{uuid.uuid4().hex}"
     run = Run(request=f"{folder}/request.json", result=f"{folder}/result.json")
     try:
-        _write(folder, run.request, request)
+        try:
+            filesystem, path = _place(folder)
+            filesystem.makedirs(path, exist_ok=True)
+            filesystem.pipe_file(f"{path}/request.json", json.dumps(request).encode())
+        except Exception as error:
+            # Every filesystem has exceptions of its own; what a person needs to know is the same.
+            raise _not_writable(state, error) from error
         yield run
     finally:
         # Whatever happened, a leftover folder must not hide it.
         with suppress(Exception):
-            filesystem, path = fsspec.url_to_fs(folder)
             filesystem.rm(path, recursive=True)
 
 
-def _write(folder: str, target: str, request: Mapping[str, Any]) -> None:
-    try:
-        filesystem, path = fsspec.url_to_fs(folder)
-        filesystem.makedirs(path, exist_ok=True)
-        with fsspec.open(target, "wt", encoding="utf-8") as file:
-            json.dump(request, file)
-    except Exception as error:
-        # Every filesystem has exceptions of its own; what a person needs to know is the same.
-        state = folder.rpartition("/runs/")[0]
-        raise DcGateError(
-            f"The state folder {state} cannot be written: {type(error).__name__}: {error}",
-            hint="The gate keeps its indexes there. Check that Airflow's worker and Spark may write to it "
-            "and that the fsspec package of its filesystem (s3fs, gcsfs, adlfs ...) is installed.",
-        ) from error
+def _place(uri: str) -> tuple[Any, str]:
+    # A listing from before the job ran would not have its result.
+    return fsspec.url_to_fs(uri, use_listings_cache=False)
+
+
+def _not_writable(state: str, error: Exception) -> DcGateError:
+    return DcGateError(
+        f"The state folder {state} cannot be written: {type(error).__name__}: {error}",
+        hint="The gate keeps its indexes there. Check that Airflow's worker and Spark may write to it, and "
+        "that the fsspec package of its filesystem (s3fs, gcsfs, adlfs ...) is installed.",
+    )

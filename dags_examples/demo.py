@@ -1,0 +1,170 @@
+"""``make demo``: three loads of the example DAG in real Airflow on local Spark, and what became of them.
+
+Not a DAG. Everything is written below one folder; what Airflow and Spark say goes to a log file there, so
+that the terminal has a line a step and a summary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from airflow_dc_provider.report import align, broken_rule_lines
+from spark_jobs.state.snapshots import read_current
+from spark_jobs.state.storage import Storage
+from spark_jobs.verdict import Verdict
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+HERE = Path(__file__).resolve().parent
+EXPECTED = {
+    "monday": {"load": "success", "gate": "success", "publish": "success"},
+    "tuesday": {"load": "success", "gate": "success", "publish": "success"},
+    "wednesday": {"load": "success", "gate": "failed", "publish": "upstream_failed"},
+}
+BROKEN_ON_PURPOSE = {"phone_is_unique", "zip_decides_city", "rate_follows_salary"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one run of the DAG."""
+
+    load: str
+    run_id: str
+    tasks: Mapping[str, str]
+    verdict: Verdict | None
+    seconds: float
+
+    @property
+    def in_words(self) -> str:
+        """The colours of the tasks that matter."""
+        gate = {"success": "gate green", "failed": "gate RED"}.get(self.tasks.get("gate", ""), "no gate")
+        return f"{gate}, {'published' if self.tasks.get('publish') == 'success' else 'not published'}"
+
+    @property
+    def as_told(self) -> bool:
+        """Whether it went as the demo says it should."""
+        broken = {rule.name for rule in self.verdict.broken} if self.verdict else None
+        due = BROKEN_ON_PURPOSE if self.load == "wednesday" else set()
+        return self.tasks == EXPECTED[self.load] and broken == due
+
+
+def airflow_environment(output: Path) -> dict[str, str]:
+    """An Airflow of its own below ``output``, with the example DAGs and Spark on this machine."""
+    return {
+        "AIRFLOW_HOME": str(output / "airflow"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(HERE),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "TAX_GATE_HOME": str(output / "data"),
+    }
+
+
+def example_dag() -> DAG:
+    """The example DAG, read from its file as Airflow reads it. Needs the environment to be set."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(HERE / "tax_gate.py")
+    if bag.import_errors:
+        raise RuntimeError(f"The example DAG cannot be imported: {bag.import_errors}")
+    return bag.dags["tax_gate"]
+
+
+def run_load(dag: DAG, load: str, output: Path) -> Outcome:
+    """One run of the DAG, task after task, with Airflow's own machinery."""
+    start = time.monotonic()
+    run = dag.test(run_conf={"load": load})
+    tasks = {task.task_id: str(task.state) for task in run.get_task_instances()}
+    verdict = stored_verdict(output / "data" / "state" / "tax", load)
+    return Outcome(load, run.run_id, tasks, verdict, time.monotonic() - start)
+
+
+def stored_verdict(state: Path, load_id: str) -> Verdict | None:
+    """The verdict of a load, from the state; None when the load was never applied."""
+    storage = Storage(str(state))
+    snapshot = read_current(storage)
+    load = snapshot.find_load(load_id) if snapshot else None
+    return Verdict.from_dict(json.loads(storage.read(load.verdict))) if load else None
+
+
+def summary_lines(outcomes: list[Outcome]) -> list[str]:
+    """Each load's decision, and for each broken rule how much, the worst rows and two examples."""
+    cells = [["load", "rows", "rows in all", "rules broken", "decision"]]
+    for one in outcomes:
+        rows = one.verdict.rows if one.verdict else {}
+        broken = str(len(one.verdict.broken)) if one.verdict else "?"
+        counts = [f"{rows.get(name, 0):,}" for name in ("inserted", "total")]
+        cells.append([one.load, *counts, broken, one.in_words])
+    lines = align(cells, right=(1, 2, 3))
+    for one in outcomes:
+        if one.verdict and one.verdict.broken:
+            lines += ["", f"Why the gate closed on {one.load}:"]
+            for rule in one.verdict.broken:
+                lines += ["", *broken_rule_lines(rule, one.verdict.rows["inserted"])]
+    return lines
+
+
+def main(output: Path) -> int:
+    """Run the three loads and tell about them; 0 when all went as told."""
+    for folder in ("airflow", "data"):
+        shutil.rmtree(output / folder, ignore_errors=True)
+    output.mkdir(parents=True, exist_ok=True)
+    log = output / "demo.log"
+    say = _silence(log)
+    print("Three loads of a tax table through one gate: real Airflow, Spark on this machine.", file=say)
+    print(f"What Airflow and Spark say meanwhile: {log}\n", file=say)
+    start = time.monotonic()
+    os.environ.update(airflow_environment(output))
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True)
+    dag = example_dag()
+    print(f"  Airflow is set up ({time.monotonic() - start:.0f} s)", file=say)
+    outcomes = []
+    for load in EXPECTED:
+        print(f"  {load}: loading, checking, publishing ... ", end="", flush=True, file=say)
+        outcomes.append(run_load(dag, load, output))
+        print(f"{outcomes[-1].in_words} ({outcomes[-1].seconds:.0f} s)", file=say)
+    print("", *summary_lines(outcomes), sep="\n", file=say)
+    well = all(one.as_told for one in outcomes)
+    print("", *_closing_lines(output, log, well), sep="\n", file=say)
+    return 0 if well else 1
+
+
+def _silence(log: Path) -> TextIO:
+    """Send all output of this process and its children to a log file; returns the terminal."""
+    terminal = os.fdopen(os.dup(1), "w", buffering=1)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    return terminal
+
+
+def _closing_lines(output: Path, log: Path, well: bool) -> list[str]:
+    verdict = (
+        "This is what should happen: wednesday was broken on purpose, so its gate is red, "
+        "and its 'publish' did not run."
+        if well
+        else f"This is NOT what should happen. The reason is in {log}."
+    )
+    data = output / "data"
+    places = [
+        ["loads as they came", str(data / "landing")],
+        ["loads that were published", str(data / "published")],
+        ["the gate's state", str(data / "state" / "tax")],
+        ["rules, DAG", f"{HERE / 'constraints' / 'tax.yml'}, {HERE / 'tax_gate.py'}"],
+        ["Airflow's home", str(output / "airflow")],
+        ["log", str(log)],
+    ]
+    return [verdict, "", "Where everything is:", *(f"  {line}" for line in align(places))]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))

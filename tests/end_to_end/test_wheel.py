@@ -1,0 +1,82 @@
+"""The wheel and the sdist: what is in them, and whether an installed wheel finds its engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+@pytest.fixture(scope="module")
+def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    target = tmp_path_factory.mktemp("dist")
+    uv = Path(sys.executable).parent / "uv"
+    command = [uv, "build", "--quiet", "--out-dir", target, "--python", sys.executable, repository]
+    subprocess.run(command, check=True)
+    return {path.suffix: path for path in target.iterdir() if path.suffix in (".whl", ".gz")}
+
+
+def sources(repository: Path, package: str) -> set[str]:
+    return {str(path.relative_to(repository)) for path in (repository / package).rglob("*.py")}
+
+
+def test_the_wheel_has_both_packages_their_types_and_the_licence(built, repository):
+    with zipfile.ZipFile(built[".whl"]) as wheel:
+        names = set(wheel.namelist())
+        metadata = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        facts = wheel.read(metadata).decode()
+        entry_points = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
+    code = {name for name in names if ".dist-info/" not in name}
+    typed = {"airflow_dc_provider/py.typed", "spark_jobs/py.typed"}
+    assert code == sources(repository, "airflow_dc_provider") | sources(repository, "spark_jobs") | typed
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    for line in (
+        "Name: airflow-dc-provider",
+        "License-Expression: Apache-2.0",
+        "Classifier: Framework :: Apache Airflow :: Provider",
+    ):
+        assert line in facts
+    assert "provider_info = airflow_dc_provider.get_provider_info:get_provider_info" in entry_points
+
+
+def test_the_sdist_has_what_a_person_needs_to_build_and_test(built, repository):
+    with tarfile.open(built[".gz"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"}
+    needed |= {"dags_examples/tax_gate.py", "dags_examples/constraints/tax.yml", "docs/operators.md"}
+    needed |= sources(repository, "spark_jobs") | sources(repository, "tests")
+    assert not needed - names
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
+
+
+def test_an_installed_wheel_is_found_by_airflow_and_finds_its_engine(built, tmp_path):
+    """In an environment of its own; the dependencies, slow to install, are borrowed from this one."""
+    environment = tmp_path / "venv"
+    uv = Path(sys.executable).parent / "uv"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, environment], check=True)
+    python = environment / "bin" / "python"
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--no-deps", "--python", python, built[".whl"]], check=True
+    )
+    script = f"""
+import sys, zipfile
+from pathlib import Path
+sys.path.append({sysconfig.get_path("purelib")!r})  # after its own: the wheel comes first
+from airflow.providers_manager import ProvidersManager
+from airflow_dc_provider.engine import application, build_engine_zip
+from airflow_dc_provider.operators.gate import DcGateOperator
+assert "airflow-dc-provider" in ProvidersManager().providers
+assert zipfile.ZipFile(build_engine_zip(Path({str(tmp_path)!r}))).testzip() is None
+print(application())
+"""
+    done = subprocess.run([python, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    found = Path(done.stdout.splitlines()[-1])
+    assert found.is_relative_to(environment)
+    assert found.exists()
