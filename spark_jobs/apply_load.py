@@ -22,8 +22,9 @@ from spark_jobs.constraints.files import check_columns, load_constraints, to_map
 from spark_jobs.constraints.model import ConstraintSet
 from spark_jobs.constraints.normalise import meaning
 from spark_jobs.continuity import carried_totals, changed_rules, check_continuity
-from spark_jobs.errors import ChangesError, DcError
+from spark_jobs.errors import ChangesError, DcError, RequestError
 from spark_jobs.request import Request
+from spark_jobs.sources import first_line
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, read_current
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import SCHEMA_VERSION, Verdict, decide
@@ -64,8 +65,10 @@ def apply_load(spark: SparkSession, request: Request | Mapping[str, Any]) -> Ver
         request = Request.from_mapping(request)
     from spark_jobs.detection.plan import make_plan
     from spark_jobs.detection.spark import stage_load
+    from spark_jobs.shipping import ship_engine
     from spark_jobs.sources import column_types, read_changes
 
+    ship_engine(spark)
     clock = Clock()
     storage = Storage(request.state)
     constraint_set = load_constraints(request.constraints)
@@ -76,7 +79,9 @@ def apply_load(spark: SparkSession, request: Request | Mapping[str, Any]) -> Ver
         check_columns(constraint_set, types, source=f"the changes ({request.changes})")
         check_continuity(before, constraint_set, types, state=request.state)
         plan = make_plan(
-            constraint_set, _as_in_state(types, before), timezone=str(spark.conf.get("spark.sql.session.timeZone"))
+            constraint_set,
+            _as_in_state(types, before),
+            timezone=str(spark.conf.get("spark.sql.session.timeZone")),
         )
         applied = before.find_load(request.load_id)
         number = before.number + 1
@@ -191,7 +196,12 @@ def _check_and_commit(
 
 
 def _next_snapshot(
-    before: Snapshot, constraint_set: ConstraintSet, plan: Plan, verdict: Verdict, load: Load, files: list[DataFile]
+    before: Snapshot,
+    constraint_set: ConstraintSet,
+    plan: Plan,
+    verdict: Verdict,
+    load: Load,
+    files: list[DataFile],
 ) -> Snapshot:
     meanings = "\n".join(sorted(meaning(one) for one in constraint_set.constraints))
     return Snapshot(
@@ -212,7 +222,9 @@ def _next_snapshot(
 def main(arguments: list[str] | None = None) -> int:
     """The application: a request in, a verdict (or an error document) out."""
     parser = argparse.ArgumentParser(description="Apply one load and print its verdict.")
-    parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
+    parser.add_argument(
+        "--request", required=True, help="path or URI of the request document, or - for standard input"
+    )
     parser.add_argument("--result", help="path or URI to write the verdict or the error document to")
     options = parser.parse_args(arguments)
     logging.basicConfig(
@@ -226,6 +238,11 @@ def main(arguments: list[str] | None = None) -> int:
         _answer({"schema_version": SCHEMA_VERSION, "error": error.to_dict()}, options.result)
         log.error("%s", error)
         return 1
+    except Exception as error:
+        text = f"{type(error).__name__}: {first_line(error)}"
+        unexpected = {"type": "UnexpectedError", "message": text, "hint": "The Spark log has the details."}
+        _answer({"schema_version": SCHEMA_VERSION, "error": unexpected}, options.result)
+        raise
     document = verdict.to_dict()
     _answer(document, options.result)
     sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
@@ -247,7 +264,7 @@ def _read(source: str) -> str:
         with fsspec.open(source, "rt", encoding="utf-8") as file:
             return file.read()
     except OSError as error:
-        raise DcError(f"The request {source} cannot be read: {error}.") from error
+        raise RequestError(f"The request {source} cannot be read: {error}.") from error
 
 
 def _answer(document: Mapping[str, Any], result: str | None) -> None:

@@ -97,7 +97,7 @@ def _changes(value: Any) -> Changes:
         )
     for name in set(given) - {"options"}:
         _check_text("changes", name, given[name])
-    if "path" not in given and ("format" in given and given["format"] != "parquet" or given.get("options")):
+    if "path" not in given and (("format" in given and given["format"] != "parquet") or given.get("options")):
         raise RequestError(f"'changes' gives format or options for a {sources[0]}; they go with 'path' only.")
     options = given.get("options", {})
     if not isinstance(options, Mapping):
@@ -123,12 +123,16 @@ def _check_text(where: str, name: str, value: Any) -> None:
 
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
+        raise RequestError(
+            f"'{name}' in the request must be a whole number of at least {least}, not {value!r}."
+        )
 
 
 def _check_constraints(value: Any) -> None:
     if not (isinstance(value, str) and value.strip()) and not (isinstance(value, Mapping) and value):
-        raise RequestError("'constraints' in the request must be the path of a constraint file or its parsed mapping.")
+        raise RequestError(
+            "'constraints' in the request must be the path of a constraint file or its parsed mapping."
+        )
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

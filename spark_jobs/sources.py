@@ -14,13 +14,11 @@ if TYPE_CHECKING:
 
 def read_changes(spark: SparkSession, changes: Changes) -> DataFrame:
     """The load's rows; nothing is read yet but what it takes to know the columns."""
-    from pyspark.errors import PySparkException
-
     try:
         frame = _open(spark, changes)
         rows = frame.where(changes.where) if changes.where else frame
         rows.schema  # noqa: B018 (a Connect session finds out only now whether the source is there)
-    except PySparkException as error:
+    except spark_errors() as error:
         raise ChangesError(
             f"The changes ({changes}) cannot be read: {first_line(error)}",
             hint="Check the path, table or query in 'changes', and that Spark has the package for its format.",
@@ -63,7 +61,9 @@ def row_hash(frame: DataFrame, salt: str) -> Column:
     parts: list[Column] = [f.lit(salt)]
     for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
         column = f.col(quoted(field.name))
-        hashable = "map<" not in field.dataType.simpleString() and "variant" not in field.dataType.simpleString()
+        hashable = (
+            "map<" not in field.dataType.simpleString() and "variant" not in field.dataType.simpleString()
+        )
         parts += [column if hashable else f.to_json(f.struct(column)), column.isNull()]
     return f.xxhash64(*parts)
 
@@ -79,6 +79,17 @@ def kept(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
 def quoted(name: str) -> str:
     """A column name that Spark takes literally."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises: its own exceptions, and in a session with a JVM those of Java."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ImportError:  # a Spark Connect client has no JVM
+        return (PySparkException,)
+    return (PySparkException, Py4JJavaError)
 
 
 def first_line(error: Exception) -> str:

@@ -49,7 +49,9 @@ def family(spark_type: str) -> str | None:
             return name
     if spark_type.startswith("interval day") or re.fullmatch(r"interval (hour|minute|second).*", spark_type):
         return "interval"
-    if spark_type.startswith(("array<", "struct<")) and not re.search(r"\b(map<|variant|collate )", spark_type):
+    if spark_type.startswith(("array<", "struct<")) and not re.search(
+        r"\b(map<|variant|collate )", spark_type
+    ):
         return spark_type
     return None
 
@@ -88,5 +90,11 @@ _CONSTANT_HINTS = {
 
 
 def _describe(value: ConstantValue) -> str:
-    names = {bool: "a truth value", int: "a number", Decimal: "a number", str: "a text", datetime: "a timestamp"}
+    names = {
+        bool: "a truth value",
+        int: "a number",
+        Decimal: "a number",
+        str: "a text",
+        datetime: "a timestamp",
+    }
     return f"{names.get(type(value), 'a date')} ({value})"

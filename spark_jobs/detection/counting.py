@@ -66,7 +66,9 @@ def _count_ordered(
         start, position, order = _ranks(block, x, entry_block, entry_x)
         sums = np.concatenate([[0], np.cumsum(weights[order])])
         return sums[position] - sums[start]
-    from spark_jobs.kernels.sweep import dominated_weight  # numba: only bodies with two inequalities pay for it
+    from spark_jobs.kernels.sweep import (
+        dominated_weight,
+    )  # numba: only bodies with two inequalities pay for it
 
     y, entry_y = _below(ordered[1])
     start, position, order = _ranks(block, y, entry_block, entry_y)
@@ -105,7 +107,11 @@ def _ranks(
     sort_key = entry_block * width + (entry_value - low)
     order = np.argsort(sort_key, kind="stable")
     placed = sort_key[order]
-    return np.searchsorted(placed, block * width), np.searchsorted(placed, block * width + (value - low)), order
+    return (
+        np.searchsorted(placed, block * width),
+        np.searchsorted(placed, block * width + (value - low)),
+        order,
+    )
 
 
 class Tree:
@@ -116,7 +122,14 @@ class Tree:
 
         self._kernel = kernel
         self._weights = weights
-        codes = {Op.EQ: kernel.EQ, Op.NE: kernel.NE, Op.LT: kernel.GT, Op.LE: kernel.GE, Op.GT: kernel.LT, Op.GE: kernel.LE}
+        codes = {
+            Op.EQ: kernel.EQ,
+            Op.NE: kernel.NE,
+            Op.LT: kernel.GT,
+            Op.LE: kernel.GE,
+            Op.GT: kernel.LT,
+            Op.GE: kernel.LE,
+        }
         self._ops = np.array([codes[one.op] for one in matches], np.int64)
         points = [one.entry for one in matches] or [np.zeros(len(weights), np.int64)]
         self._points = np.ascontiguousarray(np.stack(points))

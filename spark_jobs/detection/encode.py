@@ -102,5 +102,3 @@ def skipped_null_rows(constraint: ConstraintPlan, rows: pa.Table) -> int:
                 missing |= column.is_null().to_numpy()
         skipped &= missing
     return int(skipped.sum())
-
-

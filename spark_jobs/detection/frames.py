@@ -93,16 +93,23 @@ def make_frames(
 
 
 def _project(
-    table: pa.Table, weights: np.ndarray, codes: dict[str, np.ndarray], constants: dict[tuple[str, ConstantValue], int]
+    table: pa.Table,
+    weights: np.ndarray,
+    codes: dict[str, np.ndarray],
+    constants: dict[tuple[str, ConstantValue], int],
 ) -> Frame:
     combined = combine(list(codes.values()))
     members = np.argsort(combined, kind="stable")
     ordered = combined[members]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(members) else members
+    starts = (
+        np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(members) else members
+    )
     first = members[starts]
     totals = np.add.reduceat(weights[members], starts) if len(starts) else np.zeros(0, np.int64)
     ends = np.append(starts, len(members))
-    return Frame(table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends)
+    return Frame(
+        table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends
+    )
 
 
 def count_partners(body: BodyPlan, asking: Frame, answering: Frame) -> np.ndarray:

@@ -56,7 +56,12 @@ class _Pairs:
 
 
 def list_pairs(
-    constraint: ConstraintPlan, counted: Counted, blocks: Blocks, origins: Origins, columns: Sequence[str], most: int
+    constraint: ConstraintPlan,
+    counted: Counted,
+    blocks: Blocks,
+    origins: Origins,
+    columns: Sequence[str],
+    most: int,
 ) -> pa.Table | None:
     """At most ``most`` violations of a constraint over two rows, those of the most pairs first; ``None`` without any."""
     found = []
@@ -116,6 +121,7 @@ def _worst(tally: np.ndarray, frame: Frame, most: int) -> np.ndarray:
 def _search(
     body: BodyPlan, asking: Frame, answering: Frame, worst: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    worst = worst[asking.allows(body, "t")[worst]]
     entries = np.flatnonzero(answering.allows(body, "s"))
     if not len(worst) or not len(entries) or not most:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -186,7 +192,8 @@ def masked(listing: pa.Table, mask: Sequence[str]) -> pa.Table:
         if not hidden & {name.lower() for name in names}:
             continue
         arrays = [
-            pa.array([MASKED] * len(values)) if name.lower() in hidden else values.field(name) for name in names
+            pa.array([MASKED] * len(values)) if name.lower() in hidden else values.field(name)
+            for name in names
         ]
         place = listing.column_names.index(side)
         listing = listing.set_column(place, side, pa.StructArray.from_arrays(arrays, names=names))

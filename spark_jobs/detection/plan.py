@@ -129,7 +129,9 @@ class BodyPlan:
             return None
         filters = self.t_filters | self.s_filters
         return BodyPlan(
-            frozenset(Comparison(left, right, outcome) for (left, right), outcome in admits.items()), filters, filters
+            frozenset(Comparison(left, right, outcome) for (left, right), outcome in admits.items()),
+            filters,
+            filters,
         )
 
     def needs_value(self, row: str) -> set[str]:
@@ -243,7 +245,9 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, timez
     for (rows, columns, (t_key, s_key)), pairs in members.items():
         classes = _order_classes([one for _, one in pairs], [one for one, _ in pairs], columns, schema)
         families = tuple(_pair_family(left, right, schema) for left, right in zip(t_key, s_key, strict=True))
-        t_index, s_index = (IndexPlan(key, families, columns) if rows == 2 else None for key in (t_key, s_key))
+        t_index, s_index = (
+            IndexPlan(key, families, columns) if rows == 2 else None for key in (t_key, s_key)
+        )
         constraints = tuple(one for one, _ in pairs)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
     key = tuple(names[name.lower()] for name in constraint_set.key)
@@ -294,7 +298,9 @@ def _localised(value: ConstantValue, spark_type: str, timezone: str, *, where: s
         return value
     if spark_type == "timestamp_ntz":
         if value.tzinfo is not None:
-            raise SchemaError(f"{where} compares a timestamp without zone with {value}.", hint="Leave the zone out.")
+            raise SchemaError(
+                f"{where} compares a timestamp without zone with {value}.", hint="Leave the zone out."
+            )
         return value.replace(tzinfo=UTC)
     return (value if value.tzinfo else value.replace(tzinfo=ZoneInfo(timezone))).astimezone(UTC)
 
@@ -392,4 +398,3 @@ def _families(where: str, columns: list[str], schema: Mapping[str, str]) -> set[
             )
         families.add(of_column)
     return families
-

@@ -46,12 +46,23 @@ class Report:
         for number, listings in sorted(self._listings.items()):
             listing = masked(merge_listings(listings, self.max_listed), self.mask)
             file = self._write("violations", names[number], listing, listing.num_rows)
-            yield {"kind": "listed", "constraint": number, "file": asdict(file), "samples": self._samples(listing)}
+            yield {
+                "kind": "listed",
+                "constraint": number,
+                "file": asdict(file),
+                "samples": self._samples(listing),
+            }
         for number, tables in sorted(self._rows.items()):
             rows = _sum_by_row(tables)
             file = self._write("violating_rows", names[number], rows, rows.num_rows)
             worst = rows.slice(0, self.max_samples).to_pylist()
-            yield {"kind": "rows", "constraint": number, "file": asdict(file), "count": rows.num_rows, "worst": worst}
+            yield {
+                "kind": "rows",
+                "constraint": number,
+                "file": asdict(file),
+                "count": rows.num_rows,
+                "worst": worst,
+            }
 
     def _write(self, kind: str, name: str, table: pa.Table, rows: int) -> DataFile:
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60]

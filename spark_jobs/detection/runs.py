@@ -54,7 +54,9 @@ class Reader:
         self._file = file
         self._storage = storage
         try:
-            self._parquet = pq.ParquetFile(storage.open(file.path), page_checksum_verification=True, pre_buffer=False)
+            self._parquet = pq.ParquetFile(
+                storage.open(file.path), page_checksum_verification=True, pre_buffer=False
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise self._damaged(error) from error
         if self._parquet.metadata.num_rows != file.rows:
@@ -62,7 +64,8 @@ class Reader:
 
     def _damaged(self, why: object) -> StateError:
         return StateError(
-            f"The file {self._storage.locate(self._file.path)} is damaged: {why}.", hint="Restore it or rebuild the state."
+            f"The file {self._storage.locate(self._file.path)} is damaged: {why}.",
+            hint="Restore it or rebuild the state.",
         )
 
     @property
@@ -112,7 +115,11 @@ class Found:
 
 
 def find_entries(
-    storage: Storage, files: Sequence[DataFile], columns: Sequence[str], wanted: np.ndarray | None, share: tuple[int, int]
+    storage: Storage,
+    files: Sequence[DataFile],
+    columns: Sequence[str],
+    wanted: np.ndarray | None,
+    share: tuple[int, int],
 ) -> Found:
     """The entries whose hash is wanted (sorted); all of them when ``wanted`` is ``None``.
 
@@ -137,7 +144,9 @@ def find_entries(
     return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
 
 
-def _wanted_rows(reader: Reader, wanted: np.ndarray | None, share: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def _wanted_rows(
+    reader: Reader, wanted: np.ndarray | None, share: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
     """The row groups to read, and which of their rows are wanted."""
     bounds = reader.bounds
     if wanted is None:

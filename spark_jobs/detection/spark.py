@@ -9,11 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.plan import Plan
-from spark_jobs.detection.staging import CHANGE_TYPE, ROW_GROUP, ROW_HASHES, Stage, StagedLoad, gather, raise_from
-from spark_jobs.detection.work import CHUNK_SCHEMA, DOCUMENT_SCHEMA, FACT_SCHEMA, Encode, Probe, ReportStep, Work
+from spark_jobs.detection.staging import (
+    CHANGE_TYPE,
+    ROW_GROUP,
+    ROW_HASHES,
+    Stage,
+    StagedLoad,
+    gather,
+    raise_from,
+)
+from spark_jobs.detection.work import (
+    CHUNK_SCHEMA,
+    DOCUMENT_SCHEMA,
+    FACT_SCHEMA,
+    Encode,
+    Probe,
+    ReportStep,
+    Work,
+)
 from spark_jobs.errors import ChangesError
 from spark_jobs.request import Changes
-from spark_jobs.sources import first_line, kept, row_hash
+from spark_jobs.sources import first_line, kept, row_hash, spark_errors
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
@@ -22,17 +38,24 @@ if TYPE_CHECKING:
 
 _BUCKET_ROWS = 131_072
 _SHARE_ENTRIES = 2_097_152
-_TASK_ROWS = 1_048_576
-_LEAST_TASKS = 4
+_PROBE_ROWS = 262_144
+_REPORT_ROWS = 1_048_576
+_REPORT_CONSTRAINTS = 50
 _MOST_ENCODERS = 64
 
 
 def stage_load(
-    changes: DataFrame, source: Changes, storage: Storage, load: int, plan: Plan, types: Mapping[str, str], *, write: bool
+    changes: DataFrame,
+    source: Changes,
+    storage: Storage,
+    load: int,
+    plan: Plan,
+    types: Mapping[str, str],
+    *,
+    write: bool,
 ) -> StagedLoad:
     """Read the changes once: write their rows to the state (unless told not to) and make their fingerprint."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException, PythonException
+    from pyspark.errors import PythonException
 
     hashes = [row_hash(changes, name).alias(name) for name in ROW_HASHES]
     change_type = kept(changes, [CHANGE_TYPE]) if CHANGE_TYPE in map(str.lower, types) else []
@@ -41,7 +64,7 @@ def stage_load(
         collected = rows.mapInArrow(Stage(storage, load, plan.columns, write), DOCUMENT_SCHEMA).collect()  # type: ignore[arg-type]
     except PythonException:
         raise
-    except (PySparkException, Py4JJavaError) as error:
+    except spark_errors() as error:
         raise ChangesError(
             f"The changes ({source}) cannot be read: {first_line(error)}",
             hint="The source was found, but reading its rows failed; the Spark log has the details.",
@@ -78,7 +101,7 @@ def make_work(
     spread = spread_of(plan, index_files, staged.rows)
     units = sum(one.units for one in spread.values())
     entries = sum(file.rows for files in index_files.values() for file in files)
-    tasks = max(_LEAST_TASKS, math.ceil((entries + staged.rows * len(plan.groups)) / _TASK_ROWS))
+    added = staged.rows * len(plan.groups)
     return Work(
         storage=storage,
         plan=plan,
@@ -86,8 +109,8 @@ def make_work(
         staged=tuple(staged.files),
         index_files=index_files,
         spread=spread,
-        probe_tasks=min(units, tasks),
-        report_tasks=min(len(plan.constraints), _LEAST_TASKS),
+        probe_tasks=min(units, math.ceil(max(entries + added, 1) / _PROBE_ROWS)),
+        report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS)),
         max_listed=max_listed,
         max_samples=max_samples,
         mask=mask,
@@ -101,7 +124,9 @@ def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
         return []
     chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), CHUNK_SCHEMA)  # type: ignore[arg-type]
     facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), FACT_SCHEMA)  # type: ignore[arg-type]
-    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)  # type: ignore[arg-type]
+    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(
+        ReportStep(work), DOCUMENT_SCHEMA
+    )  # type: ignore[arg-type]
     documents = [json.loads(row["document"]) for row in report.collect()]
     for document in documents:
         if document["kind"] == "error":

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
-from spark_jobs.detection.encode import ROW_ID, Chunk, Spread, encode, skipped_null_rows
+from spark_jobs.detection.encode import ROW_ID, Spread, encode, skipped_null_rows
 from spark_jobs.detection.frames import Frame, make_frames
 from spark_jobs.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
 from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
@@ -134,7 +134,7 @@ def _chunk_batch(task: int, kind: str, number: int, unit: int, payload: bytes) -
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Take the chunks of one task, probe unit by unit, write the new runs, yield facts for the report."""
+    """Take the chunks of one task, probe unit by unit, yield what was found and the new entries for the report."""
 
     work: Work
 
@@ -147,21 +147,17 @@ class Probe:
     def _probe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         units: dict[tuple[int, int], dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
         for batch in batches:
-            for _, kind, number, unit, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for _, kind, number, unit, payload in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
                 if kind in ("error", "skipped"):
                     yield _fact_batch(0, kind, 0, payload)
                 else:
                     units[number, unit][kind].append(from_bytes(payload))
-        runs: dict[str, list[pa.Table]] = defaultdict(list)
         for number, unit in sorted(units):
             group = self.work.plan.groups[number]
             roles = {role: _in_row_order(tables) for role, tables in units.pop((number, unit)).items()}
-            for fact in probe_unit(self.work, group, unit, roles, runs):
-                yield fact
-        for index_id, tables in runs.items():
-            entries = pa.concat_tables(tables)
-            file = write_run(self.work.storage, index_id, self.work.load, entries.sort_by(HASH))
-            yield _fact_batch(0, "file", 0, _payload(asdict(file)))
+            yield from probe_unit(self.work, group, unit, roles)
 
 
 def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:
@@ -171,15 +167,20 @@ def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 def _fact_batch(task: int, kind: str, number: int, payload: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
-        [pa.array([task], pa.int32()), pa.array([kind]), pa.array([number], pa.int32()), pa.array([payload], pa.binary())],
+        [
+            pa.array([task], pa.int32()),
+            pa.array([kind]),
+            pa.array([number], pa.int32()),
+            pa.array([payload], pa.binary()),
+        ],
         ["task", "kind", "number", "payload"],
     )
 
 
 def probe_unit(
-    work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table], runs: dict[str, list[pa.Table]]
+    work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]
 ) -> Iterator[pa.RecordBatch]:
-    """One unit: what its new rows violate, and (into ``runs``) the entries that they add to the indexes."""
+    """One unit: what its new rows violate, and the entries that they add to the indexes."""
     if not group.indexes:
         yield from _probe_single_rows(work, group, roles["both"])
         return
@@ -193,7 +194,9 @@ def probe_unit(
         asking = new["s" if side == "t" else "t"] if group.two_sided else new["t"]
         assert index is not None
         wanted = _wanted_hashes(group, asking) if index.key else None
-        old[side] = find_entries(work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share)
+        old[side] = find_entries(
+            work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share
+        )
     tables = [(new[side], np.ones(new[side].num_rows, np.int64)) for side in sides]
     for side in sides:
         found = old[side].entries
@@ -203,7 +206,9 @@ def probe_unit(
             tables.append((sample.slice(0, 0), np.zeros(0, np.int64)))
     frames = make_frames(tables, group.columns, group.classes)
     new_frames, old_frames = frames[: len(sides)], frames[len(sides) :]
-    blocks = Blocks(new_frames[0], new_frames[-1], old_frames[0], old_frames[-1], pairs_new=share[0] == 0 or share[1] == 1)
+    blocks = Blocks(
+        new_frames[0], new_frames[-1], old_frames[0], old_frames[-1], pairs_new=share[0] == 0 or share[1] == 1
+    )
     origins = Origins(
         _new_origin(new_frames[0]),
         _new_origin(new_frames[-1]),
@@ -212,7 +217,9 @@ def probe_unit(
     )
     for constraint in group.constraints:
         counted = count_pairs(constraint, blocks)
-        row_ids = tuple(whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s))
+        row_ids = tuple(
+            whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s)
+        )
         listing = None
         if counted.pairs_with_old or counted.pairs_among_new_twice:
             listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.max_listed)
@@ -220,7 +227,9 @@ def probe_unit(
     if blocks.pairs_new:
         for index in work.writes(group):
             frame = blocks.new_t if index == group.t_index else blocks.new_s
-            runs[index.id].append(_entries(frame, group.columns))
+            task = unit * work.report_tasks // work.spread[group.number].units
+            if frame.size:  # of an index over two columns, this unit may have rows in one role only
+                yield _fact_batch(task, f"entries {index.id}", 0, to_bytes(_entries(frame, group.columns)))
 
 
 def _wanted_hashes(group: Group, rows: pa.Table) -> np.ndarray:
@@ -250,7 +259,9 @@ def _probe_single_rows(work: Work, group: Group, rows: pa.Table) -> Iterator[pa.
         blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
         row_ids = whole(rows.column(ROW_ID)).to_numpy()
         listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.max_listed)
-        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing)
+        yield from _facts(
+            work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing
+        )
 
 
 def _facts(
@@ -302,27 +313,34 @@ def _entries(frame: Frame, columns: Sequence[str]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class ReportStep:
-    """Add up what the probes found, write it for people, and tell the driver."""
+    """Add up what the probes found, write it for people, write the new runs, and tell the driver."""
 
     work: Work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = Report(self.work.storage, self.work.load, self.work.max_listed, self.work.max_samples, self.work.mask)
-        documents = []
-        names = {one.number: one.name for one in self.work.plan.constraints}
         try:
-            for batch in batches:
-                for _, kind, number, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    if kind == "listed":
-                        report.add_listing(number, from_bytes(payload))
-                    elif kind == "rows":
-                        report.add_rows(number, from_bytes(payload))
-                    else:
-                        documents.append({"kind": kind, "constraint": number, **json.loads(payload)})
-            documents += report.finish(names)
+            documents = list(self._documents(batches))
         except DcError as error:
-            documents.append({"kind": "error", "constraint": 0, **error.to_dict()})
+            documents = [{"kind": "error", "constraint": 0, **error.to_dict()}]
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
 
-
-__all__ = ["CHUNK_SCHEMA", "DOCUMENT_SCHEMA", "FACT_SCHEMA", "Chunk", "Encode", "Probe", "ReportStep", "Work"]
+    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+        work = self.work
+        report = Report(work.storage, work.load, work.max_listed, work.max_samples, work.mask)
+        runs: dict[str, list[pa.Table]] = defaultdict(list)
+        for batch in batches:
+            for _, kind, number, payload in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
+                if kind == "listed":
+                    report.add_listing(number, from_bytes(payload))
+                elif kind == "rows":
+                    report.add_rows(number, from_bytes(payload))
+                elif kind.startswith("entries "):
+                    runs[kind.removeprefix("entries ")].append(from_bytes(payload))
+                else:
+                    yield {"kind": kind, "constraint": number, **json.loads(payload)}
+        for index_id, tables in sorted(runs.items()):
+            file = write_run(work.storage, index_id, work.load, pa.concat_tables(tables).sort_by(HASH))
+            yield {"kind": "run", "constraint": 0, "file": asdict(file)}
+        yield from report.finish({one.number: one.name for one in work.plan.constraints})

@@ -104,12 +104,16 @@ def _read(storage: Storage, name: str) -> Snapshot:
         document = json.loads(storage.read(path))
         version = document.pop("format_version")
     except (ValueError, KeyError, AttributeError) as error:
-        raise StateError(f"{storage.locate(path)} is not a snapshot: {error!r}.", hint="Restore or rebuild it.") from error
+        raise StateError(
+            f"{storage.locate(path)} is not a snapshot: {error!r}.", hint="Restore or rebuild it."
+        ) from error
     if version != FORMAT_VERSION:
         raise StateError(
             f"The state {storage.uri} has format {version}; this version reads format {FORMAT_VERSION}.",
             hint="Upgrade airflow-dc-provider.",
         )
-    loads = [Load(**{**one, "files": [DataFile(**file) for file in one["files"]]}) for one in document.pop("loads")]
+    loads = [
+        Load(**{**one, "files": [DataFile(**file) for file in one["files"]]}) for one in document.pop("loads")
+    ]
     files = [DataFile(**one) for one in document.pop("files")]
     return Snapshot(**document, loads=loads, files=files)

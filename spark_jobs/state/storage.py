@@ -91,7 +91,9 @@ class Storage:
         try:
             return self._place[0].cat_file(self._full(path))
         except FileNotFoundError as error:
-            raise StateError(f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state.") from error
+            raise StateError(
+                f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state."
+            ) from error
 
     def open(self, path: str) -> IO[bytes]:
         """A file for reading here and there in it."""
@@ -101,7 +103,9 @@ class Storage:
                 return Path(self._full(path)).open("rb", buffering=0)
             return filesystem.open(self._full(path), "rb")
         except FileNotFoundError as error:
-            raise StateError(f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state.") from error
+            raise StateError(
+                f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state."
+            ) from error
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in a folder; none when there is no such folder."""

@@ -78,7 +78,9 @@ class Engine:
     def _stage(self, rows: pa.Table, partition: int) -> Staged:
         batches = rows.select(list(self.plan.columns)).to_batches()
         for name in ROW_HASHES:
-            batches = [batch.append_column(name, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches]
+            batches = [
+                batch.append_column(name, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches
+            ]
         return stage_rows(self.storage, self.loads, self.plan.columns, partition, iter(batches))
 
     def _forced(self, number: int) -> Spread:

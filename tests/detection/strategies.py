@@ -32,17 +32,40 @@ KINDS = [
     Kind("int", pa.int32(), (-2, 0, 1, 2, 2**31 - 1), "number", (0, 1, Decimal("0.5"))),
     Kind("bigint", pa.int64(), (-(2**63), -2, 0, 1, 2, 2**63 - 1), "number", (2, -1)),
     Kind("smallint", pa.int16(), (-2, 0, 1, 2), "number", (1,)),
-    Kind("decimal(10,2)", pa.decimal128(10, 2), tuple(map(Decimal, ("-2.00", "0.00", "0.01", "1.00", "2.00"))), "number", (1,)),
+    Kind(
+        "decimal(10,2)",
+        pa.decimal128(10, 2),
+        tuple(map(Decimal, ("-2.00", "0.00", "0.01", "1.00", "2.00"))),
+        "number",
+        (1,),
+    ),
     Kind(
         "decimal(38,10)",
         pa.decimal128(38, 10),
-        tuple(map(Decimal, ("0.0000000001", "1.0000000000", "2.0000000000", "1234567890123456789012345678.0000000001"))),
+        tuple(
+            map(
+                Decimal,
+                ("0.0000000001", "1.0000000000", "2.0000000000", "1234567890123456789012345678.0000000001"),
+            )
+        ),
         "number",
         (Decimal("0.0000000001"),),
     ),
-    Kind("double", pa.float64(), (0.0, -0.0, 0.1, 1.0, 2.0, -1e300, float("nan"), float("inf")), "float", (0, Decimal("0.1"))),
+    Kind(
+        "double",
+        pa.float64(),
+        (0.0, -0.0, 0.1, 1.0, 2.0, -1e300, float("nan"), float("inf")),
+        "float",
+        (0, Decimal("0.1")),
+    ),
     Kind("float", pa.float32(), (0.0, -0.0, 0.5, 1.0, 2.0, float("nan")), "float", (1,)),
-    Kind("string", pa.string(), ("", "a", "ab", "b", "é", "\U0001f600", "a" * 300, "a" * 300 + "b"), "string", ("a", "")),
+    Kind(
+        "string",
+        pa.string(),
+        ("", "a", "ab", "b", "é", "\U0001f600", "a" * 300, "a" * 300 + "b"),
+        "string",
+        ("a", ""),
+    ),
     Kind("binary", pa.binary(), (b"", b"\x00", b"\x00\x00", b"\xff"), "binary"),
     Kind("boolean", pa.bool_(), (True, False), "boolean", (True,)),
     Kind("date", pa.date32(), tuple(date(2026, 1, day) for day in (1, 2, 3)), "date", (date(2026, 1, 2),)),
@@ -81,7 +104,9 @@ class Case:
         return ConstraintSet("made_up", (), self.constraints)
 
     def table(self, rows: list[dict[str, Any]]) -> pa.Table:
-        return pa.table({name: pa.array([row[name] for row in rows], kind.arrow) for name, kind in self.kinds.items()})
+        return pa.table(
+            {name: pa.array([row[name] for row in rows], kind.arrow) for name, kind in self.kinds.items()}
+        )
 
 
 @st.composite
@@ -133,7 +158,10 @@ def cases(draw: st.DrawFn, kinds: list[Kind] = KINDS, most_rows: int = 14) -> Ca
     named = {f"c{place}": kind for place, kind in enumerate(chosen)}
     rules = tuple(draw(constraints(named, number)) for number in range(draw(st.integers(1, 4))))
     row = st.fixed_dictionaries(
-        {name: st.one_of(st.sampled_from(kind.values), st.sampled_from([*kind.values, None])) for name, kind in named.items()}
+        {
+            name: st.one_of(st.sampled_from(kind.values), st.sampled_from([*kind.values, None]))
+            for name, kind in named.items()
+        }
     )
     loads = draw(st.lists(st.lists(row, max_size=most_rows), min_size=1, max_size=3))
     return Case(named, rules, tuple(loads))
