@@ -39,9 +39,7 @@ def spark_connection(conn_id: str) -> Connection:
         raise DcGateError(
             f"The Airflow connection '{conn_id}' is of type '{connection.conn_type}'; "
             "the gate needs one of type 'spark'.",
-            hint="Spark Connect servers come in a later version; spark-submit works today."
-            if connect
-            else "",
+            hint="Spark Connect servers come in a later version; spark-submit works today." if connect else "",
         )
     return connection
 

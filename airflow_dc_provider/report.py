@@ -119,19 +119,30 @@ def rule_table(verdict: Verdict) -> list[str]:
 
 def violation_message(verdict: Verdict, state: str) -> str:
     """What is wrong, with examples, where the rest is, and what to do: all that a person needs at night."""
+    lines = [f"{_broke(verdict)} The gate is closed: tasks behind it do not run.", *_detail_lines(verdict)]
+    return "\n".join(lines + next_steps(state))
+
+
+def warning_message(verdict: Verdict) -> str:
+    """What is wrong, when the gate stays open all the same."""
+    return "\n".join([f"{_broke(verdict)} The gate stays open.", *_detail_lines(verdict)])
+
+
+def _broke(verdict: Verdict) -> str:
+    rules = counted(len(verdict.constraints), "rule")
+    load = f"Load {plain(verdict.load_id)} of table {plain(verdict.table)}"
+    return f"{load} broke {len(verdict.broken):,} of {rules}."
+
+
+def _detail_lines(verdict: Verdict) -> list[str]:
     broken = verdict.broken
-    of = counted(len(verdict.constraints), "rule")
-    lines = [
-        f"Load {plain(verdict.load_id)} of table {plain(verdict.table)} broke {len(broken):,} of {of}. "
-        "The gate is closed: tasks behind it do not run.",
-        "",
-    ]
+    lines = [""]
     for rule in broken[:MAX_RULES_IN_DETAIL]:
         lines += [*broken_rule_lines(rule, verdict.rows.get("inserted", 0)), ""]
     if len(broken) > MAX_RULES_IN_DETAIL:
         names = ", ".join(plain(rule.name) for rule in broken[MAX_RULES_IN_DETAIL:MAX_RULES_IN_TABLE])
         lines += [f"Broken too (counts in the table above and in XCom): {names}", ""]
-    return "\n".join(lines + next_steps(state))
+    return lines
 
 
 def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
@@ -181,9 +192,7 @@ def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
     cells = [[title, *names]]
     shown = [{**(side.get("row") or {}), **(side.get("values") or {})} for side in sides]
     for column in dict.fromkeys(column for side in shown for column in side):
-        cells.append(
-            [f"  {plain(column)}", *(plain(side[column]) if column in side else "" for side in shown)]
-        )
+        cells.append([f"  {plain(column)}", *(plain(side[column]) if column in side else "" for side in shown)])
     alike = [side.get("rows") or 1 for side in sides]
     if max(alike, default=1) > 1:
         cells.append(["  rows alike", *(f"{number:,}" for number in alike)])

@@ -122,14 +122,15 @@ def main(output: Path) -> int:
     say = _silence(log)
     print("Three loads of a tax table through one gate: real Airflow, Spark on this machine.", file=say)
     print(f"What Airflow and Spark say meanwhile: {log}\n", file=say)
+    print("  setting up Airflow ... ", end="", flush=True, file=say)
     start = time.monotonic()
     os.environ.update(airflow_environment(output))
     subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True)
     dag = example_dag()
-    print(f"  Airflow is set up ({time.monotonic() - start:.0f} s)", file=say)
+    print(f"done ({time.monotonic() - start:.0f} s)", file=say)
     outcomes = []
     for load in EXPECTED:
-        print(f"  {load}: loading, checking, publishing ... ", end="", flush=True, file=say)
+        print(f"  {load}: load, gate, publish ... ", end="", flush=True, file=say)
         outcomes.append(run_load(dag, load, output))
         print(f"{outcomes[-1].in_words} ({outcomes[-1].seconds:.0f} s)", file=say)
     print("", *summary_lines(outcomes), sep="\n", file=say)

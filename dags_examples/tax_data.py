@@ -24,9 +24,7 @@ STATES = _words(
 ZIPS_A_STATE = 600
 SALARIES_A_STATE = 14_400
 LOWEST_SALARY, SALARY_STEP = 5_000, 10
-FIRST_NAMES = _words(
-    "Ada Alan Barbara Carl David Edgar Emmy Frances Grace Henri Kurt Leslie Mary Niels Sofia"
-)
+FIRST_NAMES = _words("Ada Alan Barbara Carl David Edgar Emmy Frances Grace Henri Kurt Leslie Mary Niels Sofia")
 LAST_NAMES = _words(
     "Adams Baker Clark Codd Davis Evans Foster Garcia Hill Irwin Jones Keller Lopez Moore Nash Ortiz Perry "
     "Quinn Reed Silva Turner Unger Vance Walker Young Zhang"
@@ -48,9 +46,7 @@ RULES = (
 )
 
 
-def tax_table(
-    rows: int, *, seed: int = 0, first_id: int = 1, broken: Mapping[str, int] | None = None
-) -> pa.Table:
+def tax_table(rows: int, *, seed: int = 0, first_id: int = 1, broken: Mapping[str, int] | None = None) -> pa.Table:
     """``rows`` people with ids from ``first_id`` on; ``broken`` says how many of them break which rule."""
     random = np.random.default_rng([seed, first_id])
     ids = np.arange(first_id, first_id + rows, dtype=np.int64)
@@ -81,9 +77,7 @@ def tax_table(
             "phone": _phone_text(people["numbers"] % _PHONES_AN_AREA),
             "city": _pick(_city_names(), people["cities"]),
             "state": _pick(STATES, states),
-            "zip": _pick(
-                [f"{10_000 + 3 * one:05}" for one in range(len(STATES) * ZIPS_A_STATE)], people["zips"]
-            ),
+            "zip": _pick([f"{10_000 + 3 * one:05}" for one in range(len(STATES) * ZIPS_A_STATE)], people["zips"]),
             "marital_status": _pick(["S", "M"], married.astype(np.int64)),
             "has_child": _pick(["N", "Y"], people["has_child"].astype(np.int64)),
             "salary": people["salaries"],

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, XComArg
 from airflow_dc_provider.engine import application, build_engine_zip
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
 from airflow_dc_provider.preflight import is_local, local_environment, spark_connection
-from airflow_dc_provider.report import plain, summary, verdict_lines, violation_message
+from airflow_dc_provider.report import plain, summary, verdict_lines, violation_message, warning_message
 from airflow_dc_provider.runs import Run, exchange
 from spark_jobs.constraints.files import load_constraints, to_mapping
 from spark_jobs.errors import DcError, RequestError, did_you_mean
@@ -113,10 +113,12 @@ class DcGateOperator(SparkSubmitOperator):
         for line in verdict_lines(verdict, request.state):
             self.log.info("%s", line)
         if closes(verdict, self.on_violation):
-            closed = DcViolationRetryError if self.retry_on_violation else DcViolationError
-            raise closed(violation_message(verdict, request.state), result)
+            message = violation_message(verdict, request.state)
+            # Airflow's log page keeps the lines of a record, but runs those of an exception together.
+            self.log.error("%s", message)
+            raise (DcViolationRetryError if self.retry_on_violation else DcViolationError)(message, result)
         if verdict.decision != "pass":
-            self.log.warning("Rules are broken; the gate stays open because nothing asks it to close.")
+            self.log.warning("%s", warning_message(verdict))
         return result
 
     def _submit(self, context: Context, run: Run, folder: Path) -> Verdict:
@@ -136,9 +138,7 @@ class DcGateOperator(SparkSubmitOperator):
         if document is None:
             raise no_verdict(failure) from failure
         if failure is not None and "error" not in document:
-            self.log.warning(
-                "spark-submit failed after the job had written its verdict: %s", plain(str(failure), 500)
-            )
+            self.log.warning("spark-submit failed after the job had written its verdict: %s", plain(str(failure), 500))
         return read_verdict(document)
 
     def _prepare_spark(self, connection: Connection) -> None:
@@ -173,7 +173,7 @@ class DcGateOperator(SparkSubmitOperator):
         }
 
     def _constraint_source(self) -> str | Mapping[str, Any]:
-        if not isinstance(self.constraints, str):
+        if not isinstance(self.constraints, str) or "://" in self.constraints:
             return self.constraints
         folder = Path(self.dag.fileloc).parent if self.has_dag() else Path()
         return str(folder / self.constraints)
@@ -203,9 +203,7 @@ def closes(verdict: Verdict, on_violation: str) -> bool:
 def check_on_violation(value: str) -> None:
     """Refuse what the gate does not know."""
     if value in _LATER:
-        raise ValueError(
-            f"on_violation='{value}' comes in a later version; today it is one of {_ON_VIOLATION}."
-        )
+        raise ValueError(f"on_violation='{value}' comes in a later version; today it is one of {_ON_VIOLATION}.")
     if value not in _ON_VIOLATION:
         hint = did_you_mean(str(value), _ON_VIOLATION)
         raise ValueError(f"on_violation is {value!r}, and must be one of {_ON_VIOLATION}. {hint}")
@@ -214,9 +212,7 @@ def check_on_violation(value: str) -> None:
 def check_state(value: Any) -> None:
     """Refuse a relative path: it would be another, empty state wherever a worker happens to start."""
     if not isinstance(value, str) or not ("://" in value or Path(value).is_absolute()):
-        raise RequestError(
-            f"state is {value!r}, and must be an absolute path or a URI such as s3://bucket/state/tax."
-        )
+        raise RequestError(f"state is {value!r}, and must be an absolute path or a URI such as s3://bucket/state/tax.")
 
 
 def is_open(value: Any) -> bool:
@@ -258,6 +254,4 @@ def no_verdict(failure: Exception | None) -> DcGateError:
             hint="Airflow's worker and Spark's driver must see the same state folder.",
         )
     lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
-    return DcGateError(
-        "spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines)
-    )
+    return DcGateError("spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines))

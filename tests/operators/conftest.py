@@ -51,9 +51,7 @@ class FakeSpark:
         program.write_text(FAKE_SPARK_SUBMIT.format(python=sys.executable))
         program.chmod(0o755)
 
-    def answers(
-        self, result: dict[str, Any] | str | None, *, exit_code: int = 0, say: str = "a line of Spark"
-    ) -> None:
+    def answers(self, result: dict[str, Any] | str | None, *, exit_code: int = 0, say: str = "a line of Spark") -> None:
         text = json.dumps(result) if isinstance(result, dict) else result
         (self.folder / "answer.json").write_text(json.dumps({"result": text, "exit": exit_code, "say": say}))
 
@@ -142,12 +140,8 @@ def failing(passing: dict[str, Any]) -> dict[str, Any]:
         "violating_rows": 4,
         "description": "A zip code lies in one city.",
         "samples": [
-            _pair(
-                {"id": 17, "zip": "10115", "city": "Berln"}, {"id": 3, "zip": "10115", "city": "Berlin"}, 8
-            ),
-            _pair(
-                {"id": 18, "zip": "20095", "city": "Hambrg"}, {"id": 4, "zip": "20095", "city": "Hamburg"}, 1
-            ),
+            _pair({"id": 17, "zip": "10115", "city": "Berln"}, {"id": 3, "zip": "10115", "city": "Berlin"}, 8),
+            _pair({"id": 18, "zip": "20095", "city": "Hambrg"}, {"id": 4, "zip": "20095", "city": "Hamburg"}, 1),
             _pair(
                 {"id": 19, "zip": "80331", "city": "Muenchn"},
                 {"id": 5, "zip": "80331", "city": "Muenchen"},

@@ -31,12 +31,8 @@ def test_the_same_sources_give_the_same_bytes(tmp_path):
 
 def test_the_zip_can_be_imported_from(tmp_path):
     archive = build_engine_zip(tmp_path)
-    script = (
-        f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.verdict as v; print(v.__file__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
+    script = f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.verdict as v; print(v.__file__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == f"{archive}/spark_jobs/verdict.py"
 
 

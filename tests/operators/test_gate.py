@@ -92,15 +92,11 @@ class TestOpenGate:
             "salary_is_positive",
         ]
 
-    def test_sends_a_constraint_file_by_value_found_beside_the_dag(
-        self, gate, fake_spark, ti, passing, tmp_path
-    ):
+    def test_sends_a_constraint_file_by_value_found_beside_the_dag(self, gate, fake_spark, ti, passing, tmp_path):
         from airflow.sdk import DAG
 
         fake_spark.answers(passing)
-        (tmp_path / "rules.yml").write_text(
-            "version: 1\ntable: tax\nconstraints:\n  - {name: a, unique: [b]}\n"
-        )
+        (tmp_path / "rules.yml").write_text("version: 1\ntable: tax\nconstraints:\n  - {name: a, unique: [b]}\n")
         with DAG("d", schedule=None) as dag:
             dag.fileloc = str(tmp_path / "dag.py")
             operator = gate(constraints="rules.yml")
@@ -156,9 +152,7 @@ class TestSubmission:
         assert fake_spark.call["environment"]["PYSPARK_PYTHON"] == "/their/python"
 
     def test_a_cluster_gets_no_local_settings(self, gate, fake_spark, ti, passing, monkeypatch):
-        monkeypatch.setenv(
-            "AIRFLOW_CONN_CLUSTER", '{"conn_type": "spark", "host": "spark://localhost", "port": 7077}'
-        )
+        monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", '{"conn_type": "spark", "host": "spark://localhost", "port": 7077}')
         fake_spark.answers(passing)
         gate(conn_id="cluster").execute({"ti": ti})
         assert "spark://localhost:7077" in fake_spark.call["arguments"]
@@ -203,9 +197,7 @@ class TestClosedGate:
             "What to do:",
         ):
             assert needed in message
-        assert [line.split() for line in message.splitlines() if "Berl" in line] == [
-            ["city", "Berln", "Berlin"]
-        ]
+        assert [line.split() for line in message.splitlines() if "Berl" in line] == [["city", "Berln", "Berlin"]]
         assert "Hambrg" in message
         assert "Muenchn" not in message
 
@@ -221,7 +213,9 @@ class TestClosedGate:
     def test_stays_open_when_asked_only_to_warn(self, gate, fake_spark, ti, failing, capfd):
         fake_spark.answers(failing)
         assert gate(on_violation="warn").execute({"ti": ti})["decision"] == "fail"
-        assert "gate stays open" in capfd.readouterr().out
+        log = capfd.readouterr().out
+        assert "broke 1 of 2 rules. The gate stays open." in log
+        assert "Berln  Berlin" in log
 
     def test_stays_open_when_only_rules_of_severity_warn_are_broken(self, gate, fake_spark, ti, failing):
         failing["decision"] = "warn"
@@ -246,9 +240,7 @@ class TestToolErrors:
             "hint": "Did you mean 'zip_code'?",
         }
         fake_spark.answers({"schema_version": 1, "error": error}, exit_code=1)
-        with pytest.raises(
-            DcGateError, match=r"(?s)Column 'zip' is missing\..*Hint: Did you mean 'zip_code'\?"
-        ):
+        with pytest.raises(DcGateError, match=r"(?s)Column 'zip' is missing\..*Hint: Did you mean 'zip_code'\?"):
             gate().execute({"ti": ti})
         assert ti.pushed == {}
         assert not [path for path in state.rglob("*") if path.is_file()]

@@ -37,9 +37,7 @@ def test_a_mistyped_on_violation_gets_a_hint(arguments):
         DcGateOperator(**arguments, on_violation="wran")
 
 
-@pytest.mark.parametrize(
-    "name", ["application", "application_args", "java_class", "durable", "reconnect_on_retry"]
-)
+@pytest.mark.parametrize("name", ["application", "application_args", "java_class", "durable", "reconnect_on_retry"])
 def test_what_the_gate_sets_itself_is_refused(arguments, name):
     with pytest.raises(ValueError, match=f"sets '{name}' itself"):
         DcGateOperator(**arguments, **{name: "x"})
@@ -90,15 +88,21 @@ def test_a_constraint_file_that_is_not_here_yet_is_no_import_error(arguments, fa
     assert not fake_spark.was_called
 
 
+def test_a_constraint_file_may_be_a_uri(arguments, fake_spark, ti, passing, tmp_path):
+    fake_spark.answers(passing)
+    (tmp_path / "rules.yml").write_text("version: 1\ntable: tax\nconstraints:\n  - {name: a, unique: [b]}\n")
+    given = {"constraints": f"file://{tmp_path}/rules.yml", "state": str(tmp_path / "state")}
+    DcGateOperator(**{**arguments, **given}).execute({"ti": ti})
+    assert fake_spark.call["request"]["constraints"]["constraints"][0]["name"] == "a"
+
+
 def test_templated_constraints_wait_for_rendering(arguments, rules):
     rules["constraints"][1]["deny"] = "t.salary <= {{ params.least }}"
     DcGateOperator(**arguments)
     DcGateOperator(**{**arguments, "constraints": "/rules/{{ params.table }}.yml"})
 
 
-def test_every_argument_that_depends_on_the_run_is_rendered(
-    arguments, fake_spark, ti, passing, rules, tmp_path
-):
+def test_every_argument_that_depends_on_the_run_is_rendered(arguments, fake_spark, ti, passing, rules, tmp_path):
     fake_spark.answers(passing)
     rules["table"] = "{{ table }}"
     given = {
@@ -142,9 +146,7 @@ def test_results_of_other_tasks_may_stand_for_any_argument(rules):
 def test_default_args_reach_the_gate_and_its_parent(arguments):
     from airflow.sdk import DAG
 
-    with DAG(
-        "d", schedule=None, default_args={"on_violation": "warn", "conf": {"spark.x": "y"}, "durable": True}
-    ):
+    with DAG("d", schedule=None, default_args={"on_violation": "warn", "conf": {"spark.x": "y"}, "durable": True}):
         gate = DcGateOperator(**arguments)
     assert (gate.on_violation, gate.conf, gate.durable) == ("warn", {"spark.x": "y"}, False)
 

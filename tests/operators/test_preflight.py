@@ -40,9 +40,7 @@ class TestConnection:
         with pytest.raises(DcGateError) as caught:
             gate.execute({"ti": ti})
         assert "no Airflow connection 'spark_default'" in str(caught.value)
-        assert "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'" in str(
-            caught.value
-        )
+        assert "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'" in str(caught.value)
         assert not fake_spark.was_called
 
     def test_one_of_another_type_is_refused(self, monkeypatch):

@@ -43,9 +43,7 @@ def test_airflow_finds_the_provider_and_its_modules():
 
 
 def test_a_dag_with_a_gate_loads_nothing_heavy():
-    alone = modules_after(
-        "from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator"
-    )
+    alone = modules_after("from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator")
     dag = """
 from airflow.sdk import DAG
 from airflow_dc_provider.operators.gate import DcGateOperator

@@ -89,12 +89,9 @@ def test_the_table_has_broken_rules_first_and_an_end(verdict, failing):
 
 def test_facts(verdict, failing):
     assert facts_line(verdict, "/state/tax") == (
-        "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted, 22,000 in all; "
-        "snapshot 3 of /state/tax; 1.4 s"
+        "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted, 22,000 in all; snapshot 3 of /state/tax; 1.4 s"
     )
-    again = Verdict.from_dict(
-        {**failing, "replayed": True, "rows": {"inserted": 1, "deleted": 2, "total": 3}}
-    )
+    again = Verdict.from_dict({**failing, "replayed": True, "rows": {"inserted": 1, "deleted": 2, "total": 3}})
     assert facts_line(again, "/state/tax") == (
         "Load 2026-01-03 of table tax: FAIL; rows: 1 inserted, 2 deleted, 3 in all; "
         "snapshot 3 of /state/tax; "
