@@ -62,9 +62,7 @@ def test_an_installed_wheel_is_found_by_airflow_and_finds_its_engine(built, tmp_
     uv = Path(sys.executable).parent / "uv"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, environment], check=True)
     python = environment / "bin" / "python"
-    subprocess.run(
-        [uv, "pip", "install", "--quiet", "--no-deps", "--python", python, built[".whl"]], check=True
-    )
+    subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--python", python, built[".whl"]], check=True)
     script = f"""
 import sys, zipfile
 from pathlib import Path

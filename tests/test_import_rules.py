@@ -1,0 +1,93 @@
+"""Who may import whom: data flows one way, and a room knows the rooms below it, never above."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+LIGHT = {"constraints", "state", "errors", "request", "verdict"}
+ROOMS_BELOW = {
+    "kernels": {"kernels"},
+    "constraints": {"constraints", "errors"},
+    "state": {"state", "errors"},
+    "detection": {"detection", "constraints", "state", "kernels", "errors", "request", "sources", "verdict"},
+}
+HEAVY = {"pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations"}
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((REPOSITORY / package).rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def room(path: Path) -> str:
+    """``detection`` of spark_jobs/detection/plan.py, ``errors`` of spark_jobs/errors.py."""
+    return path.relative_to(REPOSITORY).parts[1].removesuffix(".py")
+
+
+def imports(path: Path, *, everywhere: bool = True) -> Iterator[str]:
+    """The modules that a file imports: everywhere, or only what runs when it is imported itself."""
+    nodes = ast.walk(ast.parse(path.read_text())) if everywhere else at_import(ast.parse(path.read_text()))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not checking and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            yield from at_import(node)
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@pytest.mark.parametrize("path", sources("spark_jobs"), ids=named)
+def test_the_engine_knows_nothing_of_airflow(path):
+    assert not {top(name) for name in imports(path)} & {"airflow", "airflow_dc_provider", "great_expectations"}
+
+
+@pytest.mark.parametrize("path", sources("spark_jobs"), ids=named)
+def test_a_room_knows_only_the_rooms_below(path):
+    allowed = ROOMS_BELOW.get(room(path))
+    known = {name.split(".")[1] for name in imports(path) if name.startswith("spark_jobs.")}
+    assert allowed is None or known <= allowed
+
+
+@pytest.mark.parametrize("path", sources("spark_jobs"), ids=named)
+def test_the_engine_keeps_to_the_dataframe_api_and_never_pickles(path):
+    tree = ast.parse(path.read_text())
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not names & {"rdd", "sparkContext", "SparkContext", "_jdf", "_jvm", "_sc", "toLocalIterator"}
+    assert not {top(name) for name in imports(path)} & {"pickle", "cloudpickle", "marshal", "shelve"}
+
+
+@pytest.mark.parametrize("path", sources("airflow_dc_provider"), ids=named)
+def test_the_provider_uses_only_the_light_parts_of_the_engine(path):
+    known = {name.split(".")[1] for name in imports(path) if name.startswith("spark_jobs.")}
+    assert known <= LIGHT
+
+
+@pytest.mark.parametrize("path", sources("airflow_dc_provider"), ids=named)
+def test_the_provider_imports_nothing_heavy_when_a_dag_is_parsed(path):
+    assert not {top(name) for name in imports(path, everywhere=False)} & HEAVY
+
+
+@pytest.mark.parametrize("path", sources("spark_jobs/constraints"), ids=named)
+def test_the_language_is_pure_python(path):
+    outside = {top(name) for name in imports(path, everywhere=False)} - {"spark_jobs"}
+    assert not outside & (HEAVY | {"yaml", "fsspec"})
