@@ -149,9 +149,7 @@ def _check_and_commit(
         )
         findings, index_files = add_up(detect(spark, work), len(constraint_set.constraints))
     rows_files = [*before.files_of("rows"), *staged.files]
-    names = RowNames(
-        storage, rows_files, plan.key, load_names(before.loads, number, request.load_id), request.mask
-    )
+    names = RowNames(storage, rows_files, plan.key, load_names(before.loads, number, request.load_id), request.mask)
     carried = carried_totals(before, constraint_set)
     with clock.step("judge"):
         constraints = [
@@ -222,9 +220,7 @@ def _next_snapshot(
 def main(arguments: list[str] | None = None) -> int:
     """The application: a request in, a verdict (or an error document) out."""
     parser = argparse.ArgumentParser(description="Apply one load and print its verdict.")
-    parser.add_argument(
-        "--request", required=True, help="path or URI of the request document, or - for standard input"
-    )
+    parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
     parser.add_argument("--result", help="path or URI to write the verdict or the error document to")
     options = parser.parse_args(arguments)
     logging.basicConfig(

@@ -80,9 +80,7 @@ class RowNames:
         """The names of some rows, read from the staged rows of their loads."""
         wanted = sorted(set(row_ids))
         if not self._key:
-            return {
-                one: {"_load_id": self._loads.get(_load_number(one), ""), "_row_id": one} for one in wanted
-            }
+            return {one: {"_load_id": self._loads.get(_load_number(one), ""), "_row_id": one} for one in wanted}
         names: dict[int, dict[str, Any]] = {}
         for file in self._files:
             first = file.first_row_id or 0
@@ -105,13 +103,9 @@ class RowNames:
         names = {}
         for group in np.unique(group_of):
             mine = np.flatnonzero(group_of == group)
-            rows = (
-                reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group])).to_pylist()
-            )
+            rows = reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group])).to_pylist()
             for number, row in zip(mine, rows, strict=True):
-                names[row_ids[number]] = {
-                    name: self._shown(name, jsonable(value)) for name, value in row.items()
-                }
+                names[row_ids[number]] = {name: self._shown(name, jsonable(value)) for name, value in row.items()}
         return names
 
     def _shown(self, name: str, value: Any) -> Any:

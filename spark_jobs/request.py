@@ -123,16 +123,12 @@ def _check_text(where: str, name: str, value: Any) -> None:
 
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise RequestError(
-            f"'{name}' in the request must be a whole number of at least {least}, not {value!r}."
-        )
+        raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
 
 
 def _check_constraints(value: Any) -> None:
     if not (isinstance(value, str) and value.strip()) and not (isinstance(value, Mapping) and value):
-        raise RequestError(
-            "'constraints' in the request must be the path of a constraint file or its parsed mapping."
-        )
+        raise RequestError("'constraints' in the request must be the path of a constraint file or its parsed mapping.")
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

@@ -61,9 +61,7 @@ def row_hash(frame: DataFrame, salt: str) -> Column:
     parts: list[Column] = [f.lit(salt)]
     for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
         column = f.col(quoted(field.name))
-        hashable = (
-            "map<" not in field.dataType.simpleString() and "variant" not in field.dataType.simpleString()
-        )
+        hashable = "map<" not in field.dataType.simpleString() and "variant" not in field.dataType.simpleString()
         parts += [column if hashable else f.to_json(f.struct(column)), column.isNull()]
     return f.xxhash64(*parts)
 

@@ -63,9 +63,7 @@ def to_mapping(constraint_set: ConstraintSet) -> dict[str, Any]:
     """The same constraints as a mapping that JSON can hold, every rule as its formula."""
     document: dict[str, Any] = {"version": VERSION, "table": constraint_set.table}
     if constraint_set.key:
-        document["key"] = [
-            quote_name(name) if name[0] == name[-1] == "`" else name for name in constraint_set.key
-        ]
+        document["key"] = [quote_name(name) if name[0] == name[-1] == "`" else name for name in constraint_set.key]
     document["constraints"] = [_constraint_mapping(one) for one in constraint_set.constraints]
     return document
 
@@ -85,12 +83,8 @@ def check_columns(constraint_set: ConstraintSet, available: Iterable[str], *, so
                 message = f"Column {print_name(column)}, which {user} needs, is not in {source}."
                 raise SchemaError(message, hint=did_you_mean(column, known))
             if len(found) > 1:
-                message = (
-                    f"Column {print_name(column)}, which {user} needs, is ambiguous in {source}: it has "
-                )
-                raise SchemaError(
-                    f"{message}{' and '.join(found)}.", hint="Rename one: case does not matter."
-                )
+                message = f"Column {print_name(column)}, which {user} needs, is ambiguous in {source}: it has "
+                raise SchemaError(f"{message}{' and '.join(found)}.", hint="Rename one: case does not matter.")
 
 
 def _check_version(section: Section) -> None:
@@ -109,9 +103,7 @@ def _constraints(section: Section) -> list[Constraint]:
             "there are no constraints.", key="constraints", hint="List at least one under 'constraints'."
         )
     if not isinstance(entries, list | tuple):
-        raise section.wrong_type(
-            "constraints", "a list", entries, hint="Start each constraint with '- name:'."
-        )
+        raise section.wrong_type("constraints", "a list", entries, hint="Start each constraint with '- name:'.")
     constraints: list[Constraint] = []
     first: dict[str, Constraint] = {}
     for number, entry in enumerate(entries, 1):
@@ -215,18 +207,14 @@ def _kind(section: Section, rule: str, bodies: tuple[Body, ...]) -> Kind:
         return cast(Kind, rule)
     kind = cast(Kind, section.choice("kind", get_args(Kind), "deny"))
     if not sugar.fits(kind, bodies):
-        raise section.error(
-            f"its formula is not that of kind '{kind}'.", key="kind", hint="Leave 'kind' out."
-        )
+        raise section.error(f"its formula is not that of kind '{kind}'.", key="kind", hint="Leave 'kind' out.")
     return kind
 
 
 def _tolerance(section: Section) -> Tolerance:
     mapping = section.mapping
     if "max_violating_rows" not in mapping:
-        return (
-            Tolerance(section.count("max_new_violations")) if "max_new_violations" in mapping else Tolerance()
-        )
+        return Tolerance(section.count("max_new_violations")) if "max_new_violations" in mapping else Tolerance()
     if "max_new_violations" in mapping:
         raise section.error(
             "has both 'max_new_violations' and 'max_violating_rows'.",

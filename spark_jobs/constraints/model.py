@@ -103,9 +103,7 @@ class Constraint:
     @property
     def mentions(self) -> list[Column]:
         """Every mention of a column, in reading order."""
-        sides = (
-            side for body in self.bodies for predicate in body for side in (predicate.left, predicate.right)
-        )
+        sides = (side for body in self.bodies for predicate in body for side in (predicate.left, predicate.right))
         return [side for side in sides if isinstance(side, Column)]
 
     @property

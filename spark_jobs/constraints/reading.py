@@ -32,9 +32,7 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mappi
     try:
         text = _read_bytes(name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConstraintError(
-            f"{name}: is not UTF-8 text ({error.reason}).", hint="Save it as UTF-8."
-        ) from None
+        raise ConstraintError(f"{name}: is not UTF-8 text ({error.reason}).", hint="Save it as UTF-8.") from None
     return name, _parse(name, text)
 
 
@@ -47,9 +45,7 @@ def _read_bytes(name: str) -> bytes:
                 return bytes(file.read())
         return Path(name).read_bytes()
     except FileNotFoundError:
-        raise ConstraintError(
-            f"{name}: there is no such constraint file.", hint=_nearest_file(name)
-        ) from None
+        raise ConstraintError(f"{name}: there is no such constraint file.", hint=_nearest_file(name)) from None
     except (OSError, ImportError, ValueError) as error:
         raise ConstraintError(f"{name}: the constraint file cannot be read: {error}.") from error
 

@@ -187,9 +187,7 @@ class _ListReader:
         if token.text == "." and previous in ("t", "s"):
             return "Name the column alone, without t. or s."
         if token.kind in ("name", "other"):
-            return (
-                "Put commas between columns, and backticks around a name that is not one word: `first name`."
-            )
+            return "Put commas between columns, and backticks around a name that is not one word: `first name`."
         if token.kind == "operator":
             return "Only a 'pod' has operators."
         return ""

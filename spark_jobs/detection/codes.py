@@ -22,11 +22,7 @@ _WIDEST_DECIMAL = pa.decimal256(76, 38)  # holds every decimal(38, s) exactly
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column of a table as one array."""
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
-    )
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
 
 
 def codes_of(arrays: Sequence[pa.Array], family: str, *, ordered: bool) -> list[np.ndarray]:
@@ -78,16 +74,12 @@ def constant_array(value: ConstantValue, family: str) -> pa.Array:
 def _canonical_floats(array: pa.Array) -> pa.Array:
     """One bit pattern for each number: -0.0 becomes 0.0 and all NaN become one."""
     values = array.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    return pa.array(
-        np.where(np.isnan(values), np.nan, values), mask=array.is_null().to_numpy(zero_copy_only=False)
-    )
+    return pa.array(np.where(np.isnan(values), np.nan, values), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
 def _sorted_order(values: pa.Array) -> np.ndarray:
     if pa.types.is_floating(values.type):
-        return np.argsort(
-            values.to_numpy(zero_copy_only=False), kind="stable"
-        )  # NaN last: greater than every number
+        return np.argsort(values.to_numpy(zero_copy_only=False), kind="stable")  # NaN last: greater than every number
     return pc.sort_indices(values).to_numpy(zero_copy_only=False)
 
 

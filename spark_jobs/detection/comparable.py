@@ -49,9 +49,7 @@ def family(spark_type: str) -> str | None:
             return name
     if spark_type.startswith("interval day") or re.fullmatch(r"interval (hour|minute|second).*", spark_type):
         return "interval"
-    if spark_type.startswith(("array<", "struct<")) and not re.search(
-        r"\b(map<|variant|collate )", spark_type
-    ):
+    if spark_type.startswith(("array<", "struct<")) and not re.search(r"\b(map<|variant|collate )", spark_type):
         return spark_type
     return None
 

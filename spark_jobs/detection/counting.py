@@ -137,9 +137,7 @@ class Tree:
 
     def count(self, matches: Sequence[Match]) -> np.ndarray:
         """For each query, the total weight of its partners."""
-        return self._kernel.count_matches(
-            self._points, self._weights, *self._built, self._ops, self._queries(matches)
-        )
+        return self._kernel.count_matches(self._points, self._weights, *self._built, self._ops, self._queries(matches))
 
     def find(self, matches: Sequence[Match], queries: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
         """Up to ``most`` partners of each of these queries: numbers of queries, numbers of entries."""

@@ -101,15 +101,11 @@ def _project(
     combined = combine(list(codes.values()))
     members = np.argsort(combined, kind="stable")
     ordered = combined[members]
-    starts = (
-        np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(members) else members
-    )
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(members) else members
     first = members[starts]
     totals = np.add.reduceat(weights[members], starts) if len(starts) else np.zeros(0, np.int64)
     ends = np.append(starts, len(members))
-    return Frame(
-        table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends
-    )
+    return Frame(table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends)
 
 
 def count_partners(body: BodyPlan, asking: Frame, answering: Frame) -> np.ndarray:

@@ -59,9 +59,7 @@ def _bytes_lanes(values: pa.Array) -> np.ndarray:
     data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
     place = np.arange(len(data)) - np.repeat(offsets[:-1] - offsets[0], lengths)
     powers = np.full(int(lengths.max()), _ODD).cumprod(dtype=np.uint64)
-    sums = np.concatenate(
-        [np.zeros(1, np.uint64), np.cumsum((data + np.uint64(1)) * powers[place], dtype=np.uint64)]
-    )
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum((data + np.uint64(1)) * powers[place], dtype=np.uint64)])
     ends = offsets - offsets[0]
     return _mix(sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.counting import Tree
@@ -88,7 +89,7 @@ def _with_new_as_t(body: BodyPlan, tally: Tally, t: Origin, s: Origin, most: int
     if not body.symmetric:
         kept = ~holds(body.swapped, t.frame, s.frame, t_chosen, s_chosen)
     elif s.new:
-        kept = _one_end(t, s, t_chosen, s_chosen)
+        kept = _two_rows(t, s, t_chosen, s_chosen)
     else:
         return _Pairs(t, s, t_chosen, s_chosen, tally.total[t_chosen])
     return _Pairs(t, s, t_chosen[kept], s_chosen[kept], tally.total[t_chosen[kept]])
@@ -100,15 +101,14 @@ def _with_new_as_s(body: BodyPlan, tally: Tally, s: Origin, t: Origin, most: int
     s_chosen, t_chosen = _search(body.swapped, s.frame, t.frame, worst, most)
     if t.new:
         both = holds(body, s.frame, t.frame, s_chosen, t_chosen)
-        kept = both & _one_end(t, s, t_chosen, s_chosen)
+        kept = both & _two_rows(t, s, t_chosen, s_chosen)
         s_chosen, t_chosen = s_chosen[kept], t_chosen[kept]
     return _Pairs(t, s, t_chosen, s_chosen, tally.total[s_chosen])
 
 
-def _one_end(t: Origin, s: Origin, t_chosen: np.ndarray, s_chosen: np.ndarray) -> np.ndarray:
-    """Of pairs of new projections that are found from both ends, one end; and no row with itself."""
-    t_ids, s_ids = _first_ids(t, t_chosen), _first_ids(s, s_chosen)
-    return (t_ids < s_ids) | ((t_ids == s_ids) & (t.frame.weights[t_chosen] > 1))
+def _two_rows(t: Origin, s: Origin, t_chosen: np.ndarray, s_chosen: np.ndarray) -> np.ndarray:
+    """Of pairs of new projections, those that are not one row with itself."""
+    return (_first_ids(t, t_chosen) != _first_ids(s, s_chosen)) | (t.frame.weights[t_chosen] > 1)
 
 
 def _worst(tally: np.ndarray, frame: Frame, most: int) -> np.ndarray:
@@ -175,10 +175,20 @@ def _values(table: pa.Table) -> pa.Array:
 
 
 def merge_listings(listings: Sequence[pa.Table], most: int) -> pa.Table:
-    """Several listings as one, within the same bound: those of the most pairs."""
+    """Several listings as one, within the same bound: those of the most pairs, each pair of projections once.
+
+    Two new projections that violate a body both ways round are found from both ends.
+    """
     listing = pa.concat_tables(listings)
-    order = np.argsort(-listing.column("pairs").to_numpy(), kind="stable")[:most]
-    return listing.take(pa.array(order))
+    order = np.argsort(-listing.column("pairs").to_numpy(), kind="stable")
+    if "s" in listing.column_names:
+        ends = np.stack([_first_listed(listing, "t"), _first_listed(listing, "s")], axis=1)[order]
+        order = order[np.sort(np.unique(np.sort(ends, axis=1), axis=0, return_index=True)[1])]
+    return listing.take(pa.array(order[:most]))
+
+
+def _first_listed(listing: pa.Table, side: str) -> np.ndarray:
+    return pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_numpy()
 
 
 def masked(listing: pa.Table, mask: Sequence[str]) -> pa.Table:
@@ -191,10 +201,7 @@ def masked(listing: pa.Table, mask: Sequence[str]) -> pa.Table:
         names = [field.name for field in values.type]
         if not hidden & {name.lower() for name in names}:
             continue
-        arrays = [
-            pa.array([MASKED] * len(values)) if name.lower() in hidden else values.field(name)
-            for name in names
-        ]
+        arrays = [pa.array([MASKED] * len(values)) if name.lower() in hidden else values.field(name) for name in names]
         place = listing.column_names.index(side)
         listing = listing.set_column(place, side, pa.StructArray.from_arrays(arrays, names=names))
     return listing

@@ -18,9 +18,7 @@ _DECIMAL_OFFSET = 10**77
 
 def is_nested(arrow_type: pa.DataType) -> bool:
     """Whether values of this type are compared through ``sort_keys``."""
-    return (
-        pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_struct(arrow_type)
-    )
+    return pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_struct(arrow_type)
 
 
 def sort_keys(array: pa.Array) -> pa.Array:

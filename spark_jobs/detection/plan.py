@@ -138,9 +138,7 @@ class BodyPlan:
         """The columns in which a NULL keeps a row from being ``t`` (or ``s``) of this body."""
         filters = self.t_filters if row == "t" else self.s_filters
         needed = {column for one in filters if not one.takes_nulls for column in one.columns}
-        return needed | {
-            one.left if row == "t" else one.right for one in self.comparisons if not one.takes_nulls
-        }
+        return needed | {one.left if row == "t" else one.right for one in self.comparisons if not one.takes_nulls}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +243,7 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, timez
     for (rows, columns, (t_key, s_key)), pairs in members.items():
         classes = _order_classes([one for _, one in pairs], [one for one, _ in pairs], columns, schema)
         families = tuple(_pair_family(left, right, schema) for left, right in zip(t_key, s_key, strict=True))
-        t_index, s_index = (
-            IndexPlan(key, families, columns) if rows == 2 else None for key in (t_key, s_key)
-        )
+        t_index, s_index = (IndexPlan(key, families, columns) if rows == 2 else None for key in (t_key, s_key))
         constraints = tuple(one for one, _ in pairs)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
     key = tuple(names[name.lower()] for name in constraint_set.key)
@@ -298,9 +294,7 @@ def _localised(value: ConstantValue, spark_type: str, timezone: str, *, where: s
         return value
     if spark_type == "timestamp_ntz":
         if value.tzinfo is not None:
-            raise SchemaError(
-                f"{where} compares a timestamp without zone with {value}.", hint="Leave the zone out."
-            )
+            raise SchemaError(f"{where} compares a timestamp without zone with {value}.", hint="Leave the zone out.")
         return value.replace(tzinfo=UTC)
     return (value if value.tzinfo else value.replace(tzinfo=ZoneInfo(timezone))).astimezone(UTC)
 
@@ -311,9 +305,7 @@ def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, 
     Columns that are equal in both rows serve both roles with one index; equalities across columns are used only
     when there are none of those.
     """
-    per_body = [
-        {(one.left, one.right) for one in body.comparisons if one.op is Op.EQ} for body in constraint.bodies
-    ]
+    per_body = [{(one.left, one.right) for one in body.comparisons if one.op is Op.EQ} for body in constraint.bodies]
     shared = sorted(set.intersection(*per_body)) if per_body else []
     same = tuple(left for left, right in shared if left == right)
     if same or not shared:

@@ -54,9 +54,7 @@ class Reader:
         self._file = file
         self._storage = storage
         try:
-            self._parquet = pq.ParquetFile(
-                storage.open(file.path), page_checksum_verification=True, pre_buffer=False
-            )
+            self._parquet = pq.ParquetFile(storage.open(file.path), page_checksum_verification=True, pre_buffer=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise self._damaged(error) from error
         if self._parquet.metadata.num_rows != file.rows:
@@ -144,9 +142,7 @@ def find_entries(
     return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
 
 
-def _wanted_rows(
-    reader: Reader, wanted: np.ndarray | None, share: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray]:
+def _wanted_rows(reader: Reader, wanted: np.ndarray | None, share: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """The row groups to read, and which of their rows are wanted."""
     bounds = reader.bounds
     if wanted is None:

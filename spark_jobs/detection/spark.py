@@ -124,9 +124,7 @@ def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
         return []
     chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), CHUNK_SCHEMA)  # type: ignore[arg-type]
     facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), FACT_SCHEMA)  # type: ignore[arg-type]
-    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(
-        ReportStep(work), DOCUMENT_SCHEMA
-    )  # type: ignore[arg-type]
+    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)  # type: ignore[arg-type]
     documents = [json.loads(row["document"]) for row in report.collect()]
     for document in documents:
         if document["kind"] == "error":

@@ -147,9 +147,7 @@ class Probe:
     def _probe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         units: dict[tuple[int, int], dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
         for batch in batches:
-            for _, kind, number, unit, payload in zip(
-                *(column.to_pylist() for column in batch.columns), strict=True
-            ):
+            for _, kind, number, unit, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if kind in ("error", "skipped"):
                     yield _fact_batch(0, kind, 0, payload)
                 else:
@@ -177,9 +175,7 @@ def _fact_batch(task: int, kind: str, number: int, payload: bytes) -> pa.RecordB
     )
 
 
-def probe_unit(
-    work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]
-) -> Iterator[pa.RecordBatch]:
+def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
     """One unit: what its new rows violate, and the entries that they add to the indexes."""
     if not group.indexes:
         yield from _probe_single_rows(work, group, roles["both"])
@@ -194,9 +190,7 @@ def probe_unit(
         asking = new["s" if side == "t" else "t"] if group.two_sided else new["t"]
         assert index is not None
         wanted = _wanted_hashes(group, asking) if index.key else None
-        old[side] = find_entries(
-            work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share
-        )
+        old[side] = find_entries(work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share)
     tables = [(new[side], np.ones(new[side].num_rows, np.int64)) for side in sides]
     for side in sides:
         found = old[side].entries
@@ -217,9 +211,7 @@ def probe_unit(
     )
     for constraint in group.constraints:
         counted = count_pairs(constraint, blocks)
-        row_ids = tuple(
-            whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s)
-        )
+        row_ids = tuple(whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s))
         listing = None
         if counted.pairs_with_old or counted.pairs_among_new_twice:
             listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.max_listed)
@@ -259,9 +251,7 @@ def _probe_single_rows(work: Work, group: Group, rows: pa.Table) -> Iterator[pa.
         blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
         row_ids = whole(rows.column(ROW_ID)).to_numpy()
         listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.max_listed)
-        yield from _facts(
-            work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing
-        )
+        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing)
 
 
 def _facts(
@@ -329,9 +319,7 @@ class ReportStep:
         report = Report(work.storage, work.load, work.max_listed, work.max_samples, work.mask)
         runs: dict[str, list[pa.Table]] = defaultdict(list)
         for batch in batches:
-            for _, kind, number, payload in zip(
-                *(column.to_pylist() for column in batch.columns), strict=True
-            ):
+            for _, kind, number, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if kind == "listed":
                     report.add_listing(number, from_bytes(payload))
                 elif kind == "rows":

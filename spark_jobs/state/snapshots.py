@@ -112,8 +112,6 @@ def _read(storage: Storage, name: str) -> Snapshot:
             f"The state {storage.uri} has format {version}; this version reads format {FORMAT_VERSION}.",
             hint="Upgrade airflow-dc-provider.",
         )
-    loads = [
-        Load(**{**one, "files": [DataFile(**file) for file in one["files"]]}) for one in document.pop("loads")
-    ]
+    loads = [Load(**{**one, "files": [DataFile(**file) for file in one["files"]]}) for one in document.pop("loads")]
     files = [DataFile(**one) for one in document.pop("files")]
     return Snapshot(**document, loads=loads, files=files)

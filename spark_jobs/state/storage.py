@@ -91,9 +91,7 @@ class Storage:
         try:
             return self._place[0].cat_file(self._full(path))
         except FileNotFoundError as error:
-            raise StateError(
-                f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state."
-            ) from error
+            raise StateError(f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state.") from error
 
     def open(self, path: str) -> IO[bytes]:
         """A file for reading here and there in it."""
@@ -103,9 +101,7 @@ class Storage:
                 return Path(self._full(path)).open("rb", buffering=0)
             return filesystem.open(self._full(path), "rb")
         except FileNotFoundError as error:
-            raise StateError(
-                f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state."
-            ) from error
+            raise StateError(f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state.") from error
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in a folder; none when there is no such folder."""
@@ -113,6 +109,10 @@ class Storage:
             found = self._place[0].ls(self._full(folder), detail=False)
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise StateError(
+                f"The state {self.uri} cannot be read: {error}.", hint="A state is a folder that can be read and written."
+            ) from error
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
 
     def remove(self, path: str) -> None:
