@@ -7,14 +7,15 @@ Read it top to bottom: read, stage, probe, judge, commit.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import logging
+import os
 import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class Clock:
     started: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    @contextmanager
+    @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Time one step, and say in the log that it is done."""
         begun = time.monotonic()
@@ -223,6 +224,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
     parser.add_argument("--result", help="path or URI to write the verdict or the error document to")
     options = parser.parse_args(arguments)
+    _part_stderr_from_stdout()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s", datefmt="%H:%M:%S"
     )
@@ -243,6 +245,18 @@ def main(arguments: list[str] | None = None) -> int:
     _answer(document, options.result)
     sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
     return 0
+
+
+def _part_stderr_from_stdout() -> None:
+    """``spark-submit`` joins a Python driver's two streams into its standard output: give stderr its place back.
+
+    Where that is not possible (no /proc, or a stderr that cannot be opened again) the log stays on standard output.
+    """
+    joined = "PYSPARK_GATEWAY_PORT" in os.environ and os.path.samestat(os.fstat(1), os.fstat(2))
+    outer = f"/proc/{os.getppid()}/fd/2"
+    if joined and os.access(outer, os.W_OK):
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(outer, os.O_WRONLY | os.O_APPEND), 2)
 
 
 def _session() -> SparkSession:

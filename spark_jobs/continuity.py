@@ -29,7 +29,7 @@ def check_continuity(
         raise ConstraintError(
             f"Constraint {_listed(added)} was added or changed since load '{snapshot.load_id}', and the "
             f"{snapshot.rows:,} rows loaded before are not indexed for it.",
-            hint=f"Take it out again, or start a new state folder and load the table from its beginning. State: {state}.",
+            hint=f"Take it out again, or load the table from its beginning into another state folder than {state}.",
         )
     kept = {name.lower() for name in snapshot.schema}
     new_key = [name for name in constraint_set.key if name.lower() not in kept]

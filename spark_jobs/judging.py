@@ -104,7 +104,7 @@ class RowNames:
         for group in np.unique(group_of):
             mine = np.flatnonzero(group_of == group)
             rows = reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group])).to_pylist()
-            for number, row in zip(mine, rows, strict=True):
+            for number, row in zip(mine.tolist(), rows, strict=True):
                 names[row_ids[number]] = {name: self._shown(name, jsonable(value)) for name, value in row.items()}
         return names
 

@@ -93,7 +93,7 @@ def _changes(value: Any) -> Changes:
     sources = [name for name in _SOURCES if name in given]
     if len(sources) != 1:
         raise RequestError(
-            f"'changes' gives {' and '.join(sources) if sources else 'no source'}; exactly one of {', '.join(_SOURCES)} is needed."
+            f"'changes' gives {' and '.join(sources) or 'no source'}; exactly one of {', '.join(_SOURCES)} is needed."
         )
     for name in set(given) - {"options"}:
         _check_text("changes", name, given[name])

@@ -42,7 +42,7 @@ def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
         other = seen.setdefault(field.name.lower(), field.name)
         if field.name in types or other != field.name:
             raise SchemaError(
-                f"The changes ({changes}) have two columns '{other}' and '{field.name}', which Spark cannot tell apart.",
+                f"The changes ({changes}) have columns '{other}' and '{field.name}', which Spark cannot tell apart.",
                 hint="Rename one of them, for instance with 'sql' in 'changes'.",
             )
         if field.name.lower().startswith("_dc_"):

@@ -84,7 +84,7 @@ def _sorted_order(values: pa.Array) -> np.ndarray:
 
 
 def combine(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """One code for each row from several codes: equal exactly when all of them are. Codes are dense and not negative."""
+    """One code for each row from several codes: equal exactly when all of them are."""
     combined = np.zeros(len(columns[0]), np.int64)
     size = 1
     for column in columns:

@@ -1,7 +1,7 @@
 """Which violations to write down, factorised: pairs of projections, with how many rows and which rows carry them.
 
-Counts are exact at any size; what is listed is bounded. The projections with most violating pairs come first, and each of
-them gets a fair share of the room.
+Counts are exact at any size; what is listed is bounded. The projections with most violating pairs come first, and
+each of them gets a fair share of the room.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def list_pairs(
     columns: Sequence[str],
     most: int,
 ) -> pa.Table | None:
-    """At most ``most`` violations of a constraint over two rows, those of the most pairs first; ``None`` without any."""
+    """At most ``most`` violations of a constraint over two rows, most pairs first; ``None`` without any."""
     found = []
     for body in constraint.bodies:
         for partner in (origins.old_s, origins.new_s) if blocks.pairs_new else (origins.old_s,):
@@ -114,8 +114,7 @@ def _two_rows(t: Origin, s: Origin, t_chosen: np.ndarray, s_chosen: np.ndarray) 
 def _worst(tally: np.ndarray, frame: Frame, most: int) -> np.ndarray:
     """The projections with most violating pairs first."""
     pairs = tally * frame.weights
-    order = np.argsort(-pairs, kind="stable")[: min(most, int(np.count_nonzero(pairs > 0)))]
-    return order
+    return np.argsort(-pairs, kind="stable")[: min(most, int(np.count_nonzero(pairs > 0)))]
 
 
 def _search(

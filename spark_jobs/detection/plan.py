@@ -239,7 +239,7 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, timez
         planned = _plan_constraint(number, constraint, names, schema, timezone)
         columns = tuple(sorted(names[name.lower()] for name in constraint.columns))
         members.setdefault((planned.rows, columns, _block_key(planned)), []).append((planned, constraint))
-    groups = []
+    groups: list[Group] = []
     for (rows, columns, (t_key, s_key)), pairs in members.items():
         classes = _order_classes([one for _, one in pairs], [one for one, _ in pairs], columns, schema)
         families = tuple(_pair_family(left, right, schema) for left, right in zip(t_key, s_key, strict=True))

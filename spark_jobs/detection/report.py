@@ -74,7 +74,8 @@ class Report:
         """The worst rows' pairs: first one for each new projection, then more of them."""
         by_worst = np.lexsort((-listing.column("pairs").to_numpy(), -listing.column("violations").to_numpy()))
         seen: set[tuple[int, ...]] = set()
-        first, more = [], []
+        first: list[dict[str, Any]] = []
+        more: list[dict[str, Any]] = []
         for number in by_worst[: 50 * max(self.max_samples, 1)]:
             pair = listing.slice(int(number), 1).to_pylist()[0]
             new = tuple(pair[f"{side}_row_ids"][0] for side in ("t", "s") if pair.get(f"{side}_new"))

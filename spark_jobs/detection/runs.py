@@ -80,7 +80,7 @@ class Reader:
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         return np.cumsum([0, *sizes])
 
-    def read(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups."""
         try:
             return self._parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)

@@ -61,7 +61,7 @@ def stage_load(
     change_type = kept(changes, [CHANGE_TYPE]) if CHANGE_TYPE in map(str.lower, types) else []
     rows = changes.select(*kept(changes, plan.columns), *change_type, *hashes)
     try:
-        collected = rows.mapInArrow(Stage(storage, load, plan.columns, write), DOCUMENT_SCHEMA).collect()  # type: ignore[arg-type]
+        collected = rows.mapInArrow(Stage(storage, load, plan.columns, write), DOCUMENT_SCHEMA).collect()
     except PythonException:
         raise
     except spark_errors() as error:
@@ -122,9 +122,9 @@ def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
     encoders = min(sum(math.ceil(file.rows / ROW_GROUP) for file in work.staged), _MOST_ENCODERS)
     if not encoders:
         return []
-    chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), CHUNK_SCHEMA)  # type: ignore[arg-type]
-    facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), FACT_SCHEMA)  # type: ignore[arg-type]
-    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)  # type: ignore[arg-type]
+    chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), CHUNK_SCHEMA)
+    facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), FACT_SCHEMA)
+    report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)
     documents = [json.loads(row["document"]) for row in report.collect()]
     for document in documents:
         if document["kind"] == "error":

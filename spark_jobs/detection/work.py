@@ -105,7 +105,7 @@ class Encode:
         yield _chunk_batch(0, "skipped", 0, 0, _payload({"rows": skipped}))
 
     def _pieces(self, task: int) -> Iterator[pa.Table]:
-        """This task's share of the load's row groups, with row ids."""
+        """The task's share of the load's row groups, with row ids."""
         turn = 0
         for file in self.work.staged:
             reader = Reader(self.work.storage, file)

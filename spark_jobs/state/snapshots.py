@@ -89,8 +89,8 @@ def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
     except FileExistsError as error:
         winner = _read(storage, name)
         raise ConflictError(
-            f"Load '{snapshot.load_id}' was not committed: load '{winner.load_id}' was committed to {storage.uri} at the "
-            f"same time, as snapshot {winner.number}.",
+            f"Load '{snapshot.load_id}' was not committed: load '{winner.load_id}' was committed to {storage.uri} at "
+            f"the same time, as snapshot {winner.number}.",
             hint="Run the load again; it will be checked on top of the other one.",
         ) from error
     except OSError as error:
@@ -101,17 +101,21 @@ def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
 def _read(storage: Storage, name: str) -> Snapshot:
     path = f"{_FOLDER}/{name}"
     try:
-        document = json.loads(storage.read(path))
+        document = dict(json.loads(storage.read(path)))
         version = document.pop("format_version")
-    except (ValueError, KeyError, AttributeError) as error:
+        if version == FORMAT_VERSION:
+            return _from_document(document)
+    except (ValueError, KeyError, TypeError) as error:
         raise StateError(
-            f"{storage.locate(path)} is not a snapshot: {error!r}.", hint="Restore or rebuild it."
+            f"{storage.locate(path)} is not a snapshot: {error!r}.", hint="Restore the file, or rebuild the state."
         ) from error
-    if version != FORMAT_VERSION:
-        raise StateError(
-            f"The state {storage.uri} has format {version}; this version reads format {FORMAT_VERSION}.",
-            hint="Upgrade airflow-dc-provider.",
-        )
+    raise StateError(
+        f"The state {storage.uri} has format {version}; this version reads format {FORMAT_VERSION}.",
+        hint="Upgrade airflow-dc-provider.",
+    )
+
+
+def _from_document(document: dict[str, Any]) -> Snapshot:
     loads = [Load(**{**one, "files": [DataFile(**file) for file in one["files"]]}) for one in document.pop("loads")]
     files = [DataFile(**one) for one in document.pop("files")]
     return Snapshot(**document, loads=loads, files=files)

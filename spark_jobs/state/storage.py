@@ -111,7 +111,8 @@ class Storage:
             return []
         except OSError as error:
             raise StateError(
-                f"The state {self.uri} cannot be read: {error}.", hint="A state is a folder that can be read and written."
+                f"The state {self.uri} cannot be read: {error}.",
+                hint="A state is a folder that can be read and written.",
             ) from error
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
 

@@ -1,0 +1,169 @@
+"""The job gives the same verdict wherever Spark runs: in one process, in separate executors, behind Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.apply_load import apply_load
+from spark_jobs.shipping import application, build_engine_zip
+from tests.conftest import SPARK_SETTINGS
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RULES = {
+    "version": 1,
+    "table": "people",
+    "key": ["id"],
+    "constraints": [
+        {"name": "zip_decides_city", "fd": "zip -> city"},
+        {"name": "pay_follows_rank", "deny": "t.rank > s.rank and t.pay < s.pay"},
+        {"name": "boss_earns_more", "deny": "t.id = s.boss and t.pay < s.pay"},
+    ],
+}
+
+CONNECT = """
+import json, sys
+from pyspark.sql import SparkSession
+from spark_jobs.apply_load import apply_load
+session = SparkSession.builder.remote("local[2]").getOrCreate()
+print(json.dumps(apply_load(session, json.load(open(sys.argv[1]))).to_dict()))
+"""
+
+
+@pytest.fixture(scope="module")
+def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("loads")
+    paths = []
+    for number, size in enumerate((400, 50)):
+        ids = range(1000 * number, 1000 * number + size)
+        rows = {
+            "id": list(ids),
+            "zip": [str(i % 40) for i in ids],
+            "city": [f"city {i % 40 + (i % 97 == 0)}" for i in ids],
+            "rank": [i % 11 for i in ids],
+            "pay": [(i % 11) * 100 + i % 201 for i in ids],
+            "boss": [i % 400 // 7 for i in ids],
+        }
+        paths.append(folder / f"{number}.parquet")
+        pq.write_table(pa.table(rows), paths[-1])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with the installed packages, but without this one: the engine has to be brought to it."""
+    path = tmp_path_factory.mktemp("bare") / "python"
+    packages = sysconfig.get_paths()["purelib"]
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    path.chmod(0o755)
+    assert subprocess.run([path, "-c", "import spark_jobs"], cwd=path.parent, capture_output=True).returncode
+    assert not subprocess.run([path, "-c", "import pyarrow"], cwd=path.parent, capture_output=True).returncode
+    return path
+
+
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, loads: list[Path]) -> Path:
+    """A state that has the first load."""
+    state = tmp_path_factory.mktemp("begun") / "state"
+    apply_load(spark, _request(state, loads, 0))
+    return state
+
+
+def _request(state: Path, loads: list[Path], number: int) -> dict[str, Any]:
+    changes = {"path": str(loads[number])}
+    return {"state": f"file://{state}", "load_id": f"load {number}", "changes": changes, "constraints": RULES}
+
+
+def _second_request(folder: Path, begun: Path, loads: list[Path]) -> str:
+    """The request of the second load, on a copy of the state."""
+    shutil.copytree(begun, folder / "state")
+    (folder / "request.json").write_text(json.dumps(_request(folder / "state", loads, 1)))
+    return str(folder / "request.json")
+
+
+def _run(command: list[str], folder: Path, **environment: str) -> dict[str, Any]:
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": f"{folder}/work", **environment}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def _submit(master: str, folder: Path, request: str, python: Path) -> dict[str, Any]:
+    conf = [part for name, value in SPARK_SETTINGS.items() for part in ("--conf", f"{name}={value}")]
+    spark_submit = str(Path(sys.executable).with_name("spark-submit"))
+    engine = str(build_engine_zip(folder))
+    command = [spark_submit, "--master", master, *conf, "--py-files", engine, application(), "--request", request]
+    variables = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": ""}
+    return _run(command, folder, **variables)
+
+
+def _comparable(verdict: dict[str, Any]) -> dict[str, Any]:
+    paths = ("violations", "violating_rows_listed")
+    return verdict | {"seconds": 0, "constraints": [rule | dict.fromkeys(paths) for rule in verdict["constraints"]]}
+
+
+@pytest.fixture(scope="module")
+def expected(
+    spark: SparkSession, begun: Path, tmp_path_factory: pytest.TempPathFactory, loads: list[Path]
+) -> dict[str, Any]:
+    """The verdict on the second load in the tests' own session."""
+    state = tmp_path_factory.mktemp("expected") / "state"
+    shutil.copytree(begun, state)
+    verdict = _comparable(apply_load(spark, _request(state, loads, 1)).to_dict())
+    assert all(rule["new_violations"] for rule in verdict["constraints"])
+    return verdict
+
+
+class TestDeployments:
+    def test_spark_submit_in_local_mode_prints_the_verdict_and_nothing_else(
+        self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path], bare_python: Path
+    ) -> None:
+        request = _second_request(tmp_path, begun, loads)
+        assert _comparable(_submit("local[2]", tmp_path, request, bare_python)) == expected
+
+    def test_executors_that_share_nothing_but_the_filesystem_give_the_same_verdict(
+        self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path], bare_python: Path
+    ) -> None:
+        request = _second_request(tmp_path, begun, loads)
+        assert _comparable(_submit("local-cluster[2,1,1024]", tmp_path, request, bare_python)) == expected
+
+    def test_a_spark_connect_session_gives_the_same_verdict(
+        self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path]
+    ) -> None:
+        request = _second_request(tmp_path, begun, loads)
+        verdict = _run([sys.executable, "-c", CONNECT, request], tmp_path, PYSPARK_PYTHON=sys.executable)
+        assert _comparable(verdict) == expected
+
+    def test_a_failure_leaves_an_error_document_that_says_what_happened(
+        self, tmp_path: Path, loads: list[Path], bare_python: Path
+    ) -> None:
+        request = tmp_path / "request.json"
+        missing = {"changes": {"path": "/no/such/load"}}
+        request.write_text(json.dumps(_request(tmp_path / "state", loads, 0) | missing))
+        command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]"]
+        command += ["--py-files", str(build_engine_zip(tmp_path)), application()]
+        done = subprocess.run(
+            [*command, "--request", str(request), "--result", str(tmp_path / "result.json")],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYSPARK_PYTHON": str(bare_python), "PYSPARK_DRIVER_PYTHON": str(bare_python)},
+            timeout=300,
+        )
+        assert done.returncode == 1
+        assert done.stdout == ""
+        error = json.loads((tmp_path / "result.json").read_text())["error"]
+        assert error["type"] == "ChangesError"
+        assert "/no/such/load" in error["message"]
+        assert not (tmp_path / "state").exists()
