@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.constraints.model import ConstantValue, Op
+from spark_jobs.detection.bodies import BodyPlan, RowFilter
 from spark_jobs.detection.codes import NULL, codes_of, combine, constant_array, whole
 from spark_jobs.detection.counting import Match, partner_weights
-from spark_jobs.detection.plan import BodyPlan, OrderClass, RowFilter
+from spark_jobs.detection.plan import OrderClass
 
 _COMPARE = {
     Op.EQ: np.equal,

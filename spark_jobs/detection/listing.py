@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.detection.bodies import BodyPlan
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.counting import Tree
 from spark_jobs.detection.frames import Frame, holds, matches_of
-from spark_jobs.detection.plan import BodyPlan, ConstraintPlan
+from spark_jobs.detection.plan import ConstraintPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally
 
 MOST_ROW_IDS = 100

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.detection.bodies import BodyPlan
 from spark_jobs.detection.frames import Frame, count_partners, holds_with_itself
-from spark_jobs.detection.plan import BodyPlan, ConstraintPlan
+from spark_jobs.detection.plan import ConstraintPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.detection.encode import Spread
@@ -18,15 +19,8 @@ from spark_jobs.detection.staging import (
     gather,
     raise_from,
 )
-from spark_jobs.detection.work import (
-    CHUNK_SCHEMA,
-    DOCUMENT_SCHEMA,
-    FACT_SCHEMA,
-    Encode,
-    Probe,
-    ReportStep,
-    Work,
-)
+from spark_jobs.detection.steps import DOCUMENT_SCHEMA, Encode, Probe, ReportStep
+from spark_jobs.detection.work import MESSAGE_SCHEMA, Work
 from spark_jobs.errors import ChangesError
 from spark_jobs.request import Changes
 from spark_jobs.sources import first_line, kept, row_hash, spark_errors
@@ -99,7 +93,12 @@ def make_work(
 ) -> Work:
     """What the workers need to know, with the work cut up by its size."""
     spread = spread_of(plan, index_files, staged.rows)
+    first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
     units = sum(one.units for one in spread.values())
+    writers: dict[str, int] = {}
+    for group in plan.groups:
+        for index in group.indexes:
+            writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = staged.rows * len(plan.groups)
     return Work(
@@ -109,6 +108,8 @@ def make_work(
         staged=tuple(staged.files),
         index_files=index_files,
         spread=spread,
+        first_units=first_units,
+        writers=writers,
         probe_tasks=min(units, math.ceil(max(entries + added, 1) / _PROBE_ROWS)),
         report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS)),
         max_listed=max_listed,
@@ -122,8 +123,8 @@ def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
     encoders = min(sum(math.ceil(file.rows / ROW_GROUP) for file in work.staged), _MOST_ENCODERS)
     if not encoders:
         return []
-    chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), CHUNK_SCHEMA)
-    facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), FACT_SCHEMA)
+    chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), MESSAGE_SCHEMA)
+    facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), MESSAGE_SCHEMA)
     report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)
     documents = [json.loads(row["document"]) for row in report.collect()]
     for document in documents:

@@ -17,7 +17,7 @@ from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.plan import make_plan
 from spark_jobs.detection.spark import make_work
 from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
-from spark_jobs.detection.work import Encode, Probe, ReportStep
+from spark_jobs.detection.steps import Encode, Probe, ReportStep
 from spark_jobs.judging import Findings, add_up
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
@@ -61,7 +61,9 @@ class Engine:
         )
         if self.units > 1:
             spread = {number: self._forced(number) for number in work.spread}
-            work = replace(work, spread=spread, probe_tasks=min(3, sum(one.units for one in spread.values())))
+            units = [one.units for one in spread.values()]
+            first_units = dict(enumerate(itertools.accumulate(units, initial=0)))
+            work = replace(work, spread=spread, first_units=first_units, probe_tasks=min(3, sum(units)))
         chunks = list(Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})]))
         facts = list(_by_task(chunks, work.probe_tasks, Probe(work)))
         reported = list(_by_task(facts, work.report_tasks, ReportStep(work)))
@@ -78,9 +80,7 @@ class Engine:
     def _stage(self, rows: pa.Table, partition: int) -> Staged:
         batches = rows.select(list(self.plan.columns)).to_batches()
         for name in ROW_HASHES:
-            batches = [
-                batch.append_column(name, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches
-            ]
+            batches = [batch.append_column(name, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches]
         return stage_rows(self.storage, self.loads, self.plan.columns, partition, iter(batches))
 
     def _forced(self, number: int) -> Spread:

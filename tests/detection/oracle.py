@@ -53,11 +53,8 @@ def predicate_holds(predicate: Predicate, t: Row, s: Row, nulls: str) -> bool:
         if nulls == "ignore" or predicate.op not in (Op.EQ, Op.NE):
             return False
         return (left is None and right is None) == (predicate.op is Op.EQ)
-    if (
-        (isinstance(left, Decimal)
-        and isinstance(right, float))
-        or (isinstance(right, Decimal)
-        and isinstance(left, float))
+    if (isinstance(left, Decimal) and isinstance(right, float)) or (
+        isinstance(right, Decimal) and isinstance(left, float)
     ):
         left, right = float(left), float(right)
     return _TESTS[predicate.op](compare(left, right))
@@ -72,14 +69,10 @@ def pair_violates(constraint: Constraint, t: Row, s: Row) -> bool:
 
 
 def row_violates(constraint: Constraint, row: Row) -> bool:
-    return any(
-        all(predicate_holds(one, row, row, constraint.nulls) for one in body) for body in constraint.bodies
-    )
+    return any(all(predicate_holds(one, row, row, constraint.nulls) for one in body) for body in constraint.bodies)
 
 
-def violations_by_row(
-    constraint: Constraint, old: Sequence[Row], new: Sequence[Row]
-) -> tuple[int, dict[int, int]]:
+def violations_by_row(constraint: Constraint, old: Sequence[Row], new: Sequence[Row]) -> tuple[int, dict[int, int]]:
     """How many new violations there are, and how many each new row (by its place) takes part in."""
     by_row: dict[int, int] = {}
     if constraint.rows == 1:

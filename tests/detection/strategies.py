@@ -104,9 +104,7 @@ class Case:
         return ConstraintSet("made_up", (), self.constraints)
 
     def table(self, rows: list[dict[str, Any]]) -> pa.Table:
-        return pa.table(
-            {name: pa.array([row[name] for row in rows], kind.arrow) for name, kind in self.kinds.items()}
-        )
+        return pa.table({name: pa.array([row[name] for row in rows], kind.arrow) for name, kind in self.kinds.items()})
 
 
 @st.composite

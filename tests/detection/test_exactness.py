@@ -14,9 +14,7 @@ from tests.detection.oracle import pair_violates, row_violates, skipped_for_null
 from tests.detection.strategies import Case, cases
 
 
-@settings(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=400
-)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=400)
 @given(case=cases(), units=st.sampled_from([1, 1, 3]))
 def test_every_count_equals_brute_force_after_every_load(case: Case, units: int) -> None:
     engine = Engine(case.constraint_set, case.schema, units=units)

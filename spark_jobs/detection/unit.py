@@ -1,0 +1,147 @@
+"""One unit of work: the rows that a load brings to some blocks of a group, against the index and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.detection.codes import whole
+from spark_jobs.detection.encode import ROW_ID
+from spark_jobs.detection.frames import Frame, make_frames
+from spark_jobs.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
+from spark_jobs.detection.plan import ConstraintPlan, Group
+from spark_jobs.detection.probe import Blocks, Counted, Tally, count_pairs, violating_rows
+from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries
+from spark_jobs.detection.work import Work, send
+
+ENTRIES = "entries "
+"""The kind of message that carries new entries of an index; its id follows."""
+_ROWS_PER_REPORT = 2**20
+
+
+def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+    """One unit: what its new rows violate, and the entries that they add to the indexes."""
+    if not group.indexes:
+        yield from _probe_single_rows(work, group, roles["both"])
+        return
+    share = (unit, work.spread[group.number].shares)
+    sample = next(iter(roles.values()))
+    new = {role: roles.get(role, roles.get("both", sample.slice(0, 0))) for role in ("t", "s")}
+    sides = ("t", "s") if group.two_sided else ("t",)
+    old = {}
+    for side in sides:
+        index = group.t_index if side == "t" else group.s_index
+        asking = new["s" if side == "t" else "t"] if group.two_sided else new["t"]
+        assert index is not None
+        wanted = _wanted_hashes(group, asking) if index.key else None
+        old[side] = find_entries(work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share)
+    tables = [(new[side], np.ones(new[side].num_rows, np.int64)) for side in sides]
+    for side in sides:
+        found = old[side].entries
+        if found.num_columns:
+            tables.append((found, found.column(ROWS).to_numpy()))
+        else:
+            tables.append((sample.slice(0, 0), np.zeros(0, np.int64)))
+    frames = make_frames(tables, group.columns, group.classes)
+    new_frames, old_frames = frames[: len(sides)], frames[len(sides) :]
+    blocks = Blocks(
+        new_frames[0], new_frames[-1], old_frames[0], old_frames[-1], pairs_new=share[0] == 0 or share[1] == 1
+    )
+    origins = Origins(
+        _new_origin(new_frames[0]),
+        _new_origin(new_frames[-1]),
+        _old_origin(old_frames[0], old["t"]),
+        _old_origin(old_frames[-1], old[sides[-1]]),
+    )
+    for constraint in group.constraints:
+        counted = count_pairs(constraint, blocks)
+        row_ids = tuple(whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s))
+        listing = None
+        if counted.pairs_with_old or counted.pairs_among_new_twice:
+            listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.max_listed)
+        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
+    if blocks.pairs_new:
+        for index in work.writes(group):
+            frame = blocks.new_t if index == group.t_index else blocks.new_s
+            task = unit * work.report_tasks // work.spread[group.number].units
+            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
+                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns))
+
+
+def _wanted_hashes(group: Group, rows: pa.Table) -> np.ndarray:
+    """The hashes of the rows that can take part in a violation at all: rows with NULLs in the way ask for nothing."""
+    matters = np.zeros(rows.num_rows, bool)
+    for constraint in group.constraints:
+        for needed in constraint.null_exclusions():
+            present = np.ones(rows.num_rows, bool)
+            for name in needed:
+                if rows.column(name).null_count:
+                    present &= rows.column(name).is_valid().to_numpy()
+            matters |= present
+    return np.unique(rows.column(HASH).to_numpy()[matters])
+
+
+def _probe_single_rows(work: Work, group: Group, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    (frame,) = make_frames([(rows, np.ones(rows.num_rows, np.int64))], group.columns, group.classes)
+    origin = _new_origin(frame)
+    for constraint in group.constraints:
+        violating = np.zeros(frame.size, np.int64)
+        for body in constraint.bodies:
+            violating |= frame.allows(body, "t")
+        found = int(np.dot(violating, frame.weights))
+        if not found:
+            continue
+        counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
+        blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
+        row_ids = whole(rows.column(ROW_ID)).to_numpy()
+        listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.max_listed)
+        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing)
+
+
+def _facts(
+    work: Work, constraint: ConstraintPlan, counted: Counted, rows: pa.Table, listing: pa.Table | None
+) -> Iterator[pa.RecordBatch]:
+    """What the report needs; rows go to the report by ranges of their ids, so that no report grows with the load."""
+    number = constraint.number
+    pairs = {"with_old": counted.pairs_with_old, "among_new_twice": counted.pairs_among_new_twice}
+    if counted.pairs_with_old or counted.pairs_among_new_twice:
+        yield send(0, "pairs", pairs, number=number)
+    if listing is not None and listing.num_rows:
+        yield send(number % work.report_tasks, "listed", listing, number=number)
+    if rows.num_rows:
+        ranges = rows.column("row_id").to_numpy() // _ROWS_PER_REPORT
+        for one in np.unique(ranges):
+            part = rows.filter(pa.array(ranges == one))
+            yield send(int(number + one) % work.report_tasks, "rows", part, number=number)
+
+
+def _new_origin(frame: Frame) -> Origin:
+    ids = whole(frame.table.column(ROW_ID)).to_numpy()
+
+    def row_ids(chosen: np.ndarray) -> list[list[int]]:
+        return [ids[frame.members_of(one)[:MOST_ROW_IDS]].tolist() for one in chosen]
+
+    return Origin(frame, row_ids, new=True)
+
+
+def _old_origin(frame: Frame, found: Found) -> Origin:
+    def row_ids(chosen: np.ndarray) -> list[list[int]]:
+        lists = []
+        for one in chosen:
+            merged = [id_ for ids in found.row_ids(frame.members_of(one), MOST_ROW_IDS) for id_ in ids]
+            lists.append(merged[:MOST_ROW_IDS])
+        return lists
+
+    return Origin(frame, row_ids, new=False)
+
+
+def _entries(frame: Frame, columns: Sequence[str]) -> pa.Table:
+    """The projections of new rows as entries of an index."""
+    ids = whole(frame.table.column(ROW_ID)).to_numpy()[frame.members]
+    chosen = frame.table.take(pa.array(frame.first))
+    facts = {HASH: chosen.column(HASH)} | {name: chosen.column(name) for name in columns}
+    facts[ROWS] = pa.array(frame.weights)
+    facts[ROW_IDS] = pa.ListArray.from_arrays(pa.array(frame.starts, pa.int32()), pa.array(ids))
+    return pa.table(facts)
