@@ -165,7 +165,9 @@ def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
     if rule.violations:
         lines.append(f"  violations (Parquet): {plain(rule.violations, MAX_TEXT)}")
     if rule.violating_rows_listed:
-        lines.append(f"  violating rows (Parquet): {plain(rule.violating_rows_listed, MAX_TEXT)}")
+        first, *more = rule.violating_rows_listed
+        others = f" and {counted(len(more), 'more file')}" if more else ""
+        lines.append(f"  violating rows (Parquet): {plain(first, MAX_TEXT)}{others}")
     return lines
 
 

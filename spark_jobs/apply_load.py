@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.constraints.files import check_columns, load_constraints, to_mapping
 from spark_jobs.constraints.model import ConstraintSet
 from spark_jobs.constraints.normalise import meaning
-from spark_jobs.continuity import carried_totals, changed_rules, check_continuity
+from spark_jobs.continuity import carried_totals, changed_rules, check_continuity, check_table
 from spark_jobs.errors import ChangesError, DcError, RequestError
 from spark_jobs.request import Request
 from spark_jobs.sources import first_line
@@ -65,9 +65,9 @@ def apply_load(spark: SparkSession, request: Request | Mapping[str, Any]) -> Ver
     if not isinstance(request, Request):
         request = Request.from_mapping(request)
     from spark_jobs.detection.plan import make_plan
-    from spark_jobs.detection.spark import stage_load
+    from spark_jobs.detection.spark import fingerprint_load, stage_load
     from spark_jobs.shipping import ship_engine
-    from spark_jobs.sources import column_types, read_changes
+    from spark_jobs.sources import column_types, instant_in, read_changes
 
     ship_engine(spark)
     clock = Clock()
@@ -77,25 +77,24 @@ def apply_load(spark: SparkSession, request: Request | Mapping[str, Any]) -> Ver
         before = read_current(storage) or Snapshot(number=0, parent=None, table=constraint_set.table)
         changes = read_changes(spark, request.changes)
         types = column_types(changes, request.changes)
+        check_table(before, constraint_set, state=request.state)
+        applied = before.find_load(request.load_id)
+        if applied is not None:
+            return _replay(storage, applied, fingerprint_load(changes, request.changes, storage, types), request)
         check_columns(constraint_set, types, source=f"the changes ({request.changes})")
         check_continuity(before, constraint_set, types, state=request.state)
-        plan = make_plan(
-            constraint_set,
-            _as_in_state(types, before),
-            timezone=str(spark.conf.get("spark.sql.session.timeZone")),
-        )
-        applied = before.find_load(request.load_id)
-        number = before.number + 1
-        staged = stage_load(changes, request.changes, storage, number, plan, types, write=applied is None)
+        plan = make_plan(constraint_set, _as_in_state(types, before), instant=instant_in(spark))
+        staged = stage_load(changes, request.changes, storage, before.number + 1, plan, types)
     log.info("load %s: %s rows, on %s rows loaded before", request.load_id, staged.rows, before.rows)
-    if applied is not None:
-        return _replay(storage, applied, staged, request)
     try:
-        return _check_and_commit(spark, request, constraint_set, plan, staged, before, storage, clock)
+        verdict, snapshot = _check(spark, request, constraint_set, plan, staged, before, storage, clock)
     except BaseException:
         for file in staged.files:
             storage.remove(file.path)
         raise
+    with clock.step("commit"):
+        commit(storage, snapshot)
+    return replace(verdict, seconds=clock.total)
 
 
 def _as_in_state(types: Mapping[str, str], snapshot: Snapshot) -> dict[str, str]:
@@ -116,7 +115,7 @@ def _replay(storage: Storage, applied: Load, staged: StagedLoad, request: Reques
     return replace(Verdict.from_dict(json.loads(storage.read(applied.verdict))), replayed=True)
 
 
-def _check_and_commit(
+def _check(
     spark: SparkSession,
     request: Request,
     constraint_set: ConstraintSet,
@@ -125,7 +124,8 @@ def _check_and_commit(
     before: Snapshot,
     storage: Storage,
     clock: Clock,
-) -> Verdict:
+) -> tuple[Verdict, Snapshot]:
+    """Find what the load violates, judge it, and make the snapshot that is to be committed."""
     from spark_jobs.detection.spark import detect, make_work
     from spark_jobs.judging import RowNames, add_up, judge, load_names
 
@@ -177,21 +177,19 @@ def _check_and_commit(
         seconds=clock.total,
         notes=changed_rules(before, constraint_set),
     )
-    with clock.step("commit"):
-        document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
-        stored = storage.write(f"verdicts/{number:020d}-{uuid.uuid4().hex}.json", document)
-        load = Load(
-            number=number,
-            load_id=request.load_id,
-            fingerprint=staged.fingerprint,
-            inserted=staged.rows,
-            deleted=0,
-            verdict=stored.path,
-            files=[file for found in findings for file in found.files],
-        )
-        files = [*rows_files, *(file for files in kept.values() for file in files), *index_files]
-        commit(storage, _next_snapshot(before, constraint_set, plan, verdict, load, files))
-    return replace(verdict, seconds=clock.total)
+    document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
+    stored = storage.write(f"verdicts/{number:020d}-{uuid.uuid4().hex}.json", document)
+    load = Load(
+        number=number,
+        load_id=request.load_id,
+        fingerprint=staged.fingerprint,
+        inserted=staged.rows,
+        deleted=0,
+        verdict=stored.path,
+        files=[file for found in findings for file in found.files],
+    )
+    files = [*rows_files, *(file for files in kept.values() for file in files), *index_files]
+    return verdict, _next_snapshot(before, constraint_set, plan, verdict, load, files)
 
 
 def _next_snapshot(
@@ -222,7 +220,10 @@ def main(arguments: list[str] | None = None) -> int:
     """The application: a request in, a verdict (or an error document) out."""
     parser = argparse.ArgumentParser(description="Apply one load and print its verdict.")
     parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
-    parser.add_argument("--result", help="path or URI to write the verdict or the error document to")
+    parser.add_argument(
+        "--result",
+        help="path or URI for the verdict or the error document; without it the verdict goes to standard output",
+    )
     options = parser.parse_args(arguments)
     _part_stderr_from_stdout()
     logging.basicConfig(
@@ -241,9 +242,10 @@ def main(arguments: list[str] | None = None) -> int:
         unexpected = {"type": "UnexpectedError", "message": text, "hint": "The Spark log has the details."}
         _answer({"schema_version": SCHEMA_VERSION, "error": unexpected}, options.result)
         raise
-    document = verdict.to_dict()
-    _answer(document, options.result)
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    if options.result is not None:
+        _answer(verdict.to_dict(), options.result)
+    else:
+        sys.stdout.write(json.dumps(verdict.to_dict(), ensure_ascii=False) + "\n")
     return 0
 
 

@@ -11,15 +11,19 @@ from spark_jobs.errors import ConstraintError, SchemaError, StateError
 from spark_jobs.state.snapshots import Snapshot
 
 
-def check_continuity(
-    snapshot: Snapshot, constraint_set: ConstraintSet, types: Mapping[str, str], *, state: str
-) -> None:
-    """Refuse what the state cannot answer exactly."""
+def check_table(snapshot: Snapshot, constraint_set: ConstraintSet, *, state: str) -> None:
+    """Refuse the state of another table."""
     if snapshot.table.lower() != constraint_set.table.lower():
         raise StateError(
             f"The state {state} is of table '{snapshot.table}', the constraints are of table '{constraint_set.table}'.",
             hint="Give each table a state folder of its own.",
         )
+
+
+def check_continuity(
+    snapshot: Snapshot, constraint_set: ConstraintSet, types: Mapping[str, str], *, state: str
+) -> None:
+    """Refuse what the state cannot answer exactly."""
     if not snapshot.rows:
         return
     _check_types(snapshot, types)

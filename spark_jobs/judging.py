@@ -10,9 +10,7 @@ from spark_jobs.constraints.model import Constraint, Tolerance
 from spark_jobs.constraints.printer import formula
 from spark_jobs.state.snapshots import DataFile, Load
 from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import ConstraintVerdict, within
-
-MASKED = "***"
+from spark_jobs.verdict import MASKED, ConstraintVerdict, within
 
 
 @dataclass(slots=True)
@@ -33,10 +31,9 @@ class Findings:
         assert not rest, "pairs among new rows are found from both ends"
         return pairs
 
-    def path(self, kind: str) -> str | None:
-        """The folder or file of one kind that was written for people."""
-        paths = [file.path for file in self.files if file.kind == kind]
-        return paths[0] if paths else None
+    def paths(self, kind: str) -> list[str]:
+        """The files of one kind that were written for people."""
+        return [file.path for file in self.files if file.kind == kind]
 
 
 def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[list[Findings], list[DataFile]]:
@@ -53,7 +50,8 @@ def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[li
             own.files.append(DataFile(**document["file"]))
         elif document["kind"] == "listed":
             own.samples += document["samples"]
-            own.files.append(DataFile(**document["file"]))
+            if document["file"]:
+                own.files.append(DataFile(**document["file"]))
         elif document["kind"] == "skipped":
             for one, rows in zip(findings, document["rows"], strict=True):
                 one.skipped_null_rows += rows
@@ -93,7 +91,8 @@ class RowNames:
         import numpy as np
         import pyarrow as pa
 
-        from spark_jobs.detection.report import jsonable
+        from spark_jobs.detection.codes import whole
+        from spark_jobs.detection.report import json_rows
         from spark_jobs.detection.runs import Reader
 
         reader = Reader(self._storage, file)
@@ -103,9 +102,10 @@ class RowNames:
         names = {}
         for group in np.unique(group_of):
             mine = np.flatnonzero(group_of == group)
-            rows = reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group])).to_pylist()
+            found = reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group]))
+            rows = json_rows({name: whole(found.column(name)) for name in self._key})
             for number, row in zip(mine.tolist(), rows, strict=True):
-                names[row_ids[number]] = {name: self._shown(name, jsonable(value)) for name, value in row.items()}
+                names[row_ids[number]] = {name: self._shown(name, value) for name, value in row.items()}
         return names
 
     def _shown(self, name: str, value: Any) -> Any:
@@ -134,7 +134,6 @@ def judge(
     samples = findings.samples[:max_samples]
     ids = [one["row_id"] for one in worst] + [side["row_id"] for pair in samples for side in pair.values()]
     row_names = names.look_up(ids)
-    paths = {kind: findings.path(kind) for kind in ("violations", "violating_rows")}
     return ConstraintVerdict(
         name=constraint.name,
         kind=constraint.kind,
@@ -156,15 +155,25 @@ def judge(
         description=constraint.description,
         samples=[
             {
-                name: {"row": row_names[side["row_id"]], "values": side["values"], "rows": side["rows"]}
+                name: {
+                    "row": row_names[side["row_id"]],
+                    "values": _in_reading_order(side["values"], constraint),
+                    "rows": side["rows"],
+                }
                 for name, side in pair.items()
             }
             for pair in samples
         ],
         worst_rows=[{"row": row_names[one["row_id"]], "violations": one["violations"]} for one in worst],
-        violations=storage.locate(paths["violations"]) if paths["violations"] else None,
-        violating_rows_listed=storage.locate(paths["violating_rows"]) if paths["violating_rows"] else None,
+        violations=next(map(storage.locate, findings.paths("violations")), None),
+        violating_rows_listed=[storage.locate(path) for path in findings.paths("violating_rows")],
     )
+
+
+def _in_reading_order(values: Mapping[str, Any], constraint: Constraint) -> dict[str, Any]:
+    """A sample's values in the order in which the rule names their columns."""
+    order = [name.lower() for name in constraint.columns]
+    return dict(sorted(values.items(), key=lambda item: order.index(item[0].lower())))
 
 
 def _row_tolerance(tolerance: Tolerance) -> int | str | None:

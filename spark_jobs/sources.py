@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from spark_jobs.detection.comparable import is_months
 from spark_jobs.errors import ChangesError, SchemaError
 from spark_jobs.request import Changes
 
@@ -67,11 +69,35 @@ def row_hash(frame: DataFrame, salt: str) -> Column:
 
 
 def kept(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
-    """Columns by their names in the state, whatever case the changes write them in."""
+    """Some columns, found whatever case the changes write them in, without their names.
+
+    Spark's Arrow functions take a dot in a name for a field of a struct.
+    """
     from pyspark.sql import functions as f
 
-    actual = {name.lower(): name for name in frame.columns}
-    return [f.col(quoted(actual[name.lower()])).alias(name) for name in columns]
+    fields = {field.name.lower(): field for field in frame.schema.fields}
+    chosen = []
+    for place, name in enumerate(columns):
+        actual = quoted(fields[name.lower()].name)
+        months = is_months(fields[name.lower()].dataType.simpleString())
+        column = f.expr(f"extract(year from {actual}) * 12 + extract(month from {actual})") if months else f.col(actual)
+        chosen.append(column.alias(kept_name(place)))
+    return chosen
+
+
+def kept_name(place: int) -> str:
+    """What the column at this place is called on its way to the workers."""
+    return f"_dc_column_{place}"
+
+
+def instant_in(spark: SparkSession) -> Callable[[datetime], datetime]:
+    """Which instant a timestamp without zone stands for in this session, as Spark itself sees it."""
+
+    def instant(value: datetime) -> datetime:
+        micros = spark.sql(f"select unix_micros(timestamp_ltz '{value.isoformat(sep=' ')}')").collect()[0][0]
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+    return instant
 
 
 def quoted(name: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from spark_jobs.constraints.model import Severity, Tolerance
 
 SCHEMA_VERSION = 1
+MASKED = "***"
+"""What stands for a value that must not be shown."""
 Decision = Literal["pass", "warn", "fail"]
 
 
@@ -36,8 +38,8 @@ class ConstraintVerdict:
     """Rows of this load with most new violations first: ``{"row": key, "violations": n}``."""
     violations: str | None = None
     """Where the listed violations are, as Parquet."""
-    violating_rows_listed: str | None = None
-    """Where each violating row of the load is, with its number of violations, as Parquet."""
+    violating_rows_listed: list[str] = field(default_factory=list)
+    """Where each violating row of the load is, with its number of violations, as Parquet files."""
 
 
 @dataclass(frozen=True, slots=True)

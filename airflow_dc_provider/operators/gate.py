@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, XComArg
 
-from airflow_dc_provider.engine import application, build_engine_zip
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
 from airflow_dc_provider.preflight import is_local, local_environment, spark_connection
 from airflow_dc_provider.report import plain, summary, verdict_lines, violation_message, warning_message
@@ -18,6 +17,7 @@ from airflow_dc_provider.runs import Run, exchange
 from spark_jobs.constraints.files import load_constraints, to_mapping
 from spark_jobs.errors import DcError, RequestError, did_you_mean
 from spark_jobs.request import Request
+from spark_jobs.shipping import application, build_engine_zip
 from spark_jobs.verdict import SCHEMA_VERSION, Verdict
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def comparable(array: pa.Array, family: str) -> pa.Array:
         return array.cast(pa.large_binary())
     if family in ("timestamp", "timestamp_ntz"):
         return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
-    if family in ("interval", "time"):
+    if family in ("interval", "months", "time"):
         return array.cast(pa.int64())
     if family == "date":
         return array.cast(pa.int32()).cast(pa.int64())

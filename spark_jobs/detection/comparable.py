@@ -25,6 +25,7 @@ _PLAIN = {
     "void": "void",
 }
 _PREFIXES = {"decimal": "decimal", "char(": "string", "varchar(": "string", "time(": "time"}
+_UNORDERED_INSIDE = re.compile(r"[<:,](map<|variant\b|interval (year|month))| collate ")
 _CONSTANTS: dict[str, tuple[type, ...]] = {
     "integer": (int, Decimal),
     "decimal": (int, Decimal),
@@ -47,11 +48,18 @@ def family(spark_type: str) -> str | None:
     for prefix, name in _PREFIXES.items():
         if spark_type.startswith(prefix):
             return name
-    if spark_type.startswith("interval day") or re.fullmatch(r"interval (hour|minute|second).*", spark_type):
+    if re.match(r"interval (day|hour|minute|second)", spark_type):
         return "interval"
-    if spark_type.startswith(("array<", "struct<")) and not re.search(r"\b(map<|variant|collate )", spark_type):
+    if is_months(spark_type):
+        return "months"
+    if spark_type.startswith(("array<", "struct<")) and not _UNORDERED_INSIDE.search(spark_type):
         return spark_type
     return None
+
+
+def is_months(spark_type: str) -> bool:
+    """Whether values are intervals of years and months, which Arrow lacks: they are kept as numbers of months."""
+    return bool(re.match(r"interval (year|month)", spark_type))
 
 
 def common_family(families: set[str]) -> str | None:
@@ -73,6 +81,16 @@ def check_constant(value: ConstantValue, of_family: str, *, where: str) -> None:
             f"{where} compares a column of type {of_family} with {_describe(value)}.",
             hint=_CONSTANT_HINTS.get(of_family, "Columns of this type compare with columns only."),
         )
+    if plain in (int, Decimal) and of_family != "float" and not _fits(Decimal(value)):  # type: ignore[arg-type]
+        raise SchemaError(
+            f"{where} compares a column with {_describe(value)}, which no column of type {of_family} can come near.",
+            hint="Numbers have at most 38 digits before and 38 after the decimal point.",
+        )
+
+
+def _fits(value: Decimal) -> bool:
+    _, digits, exponent = value.as_tuple()
+    return isinstance(exponent, int) and exponent >= -38 and len(digits) + exponent <= 38
 
 
 _CONSTANT_HINTS = {

@@ -19,6 +19,8 @@ from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
 from spark_jobs.detection.runs import HASH
 
 ROW_ID = "_dc_row_id"
+_ROWS_A_TURN = 65_536
+"""Rows that break a constraint alone go to their probes in turns of so many ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table) -> Iterator
         if not group.indexes:
             broken = narrow.filter(pa.array(_breaks_alone(group, narrow)))
             if broken.num_rows:
-                yield Chunk(group.number, 0, "both", broken)
+                turn = broken.column(ROW_ID)[0].as_py() // _ROWS_A_TURN
+                yield Chunk(group.number, turn % spread[group.number].units, "both", broken)
         elif group.two_sided:
             for role, index in (("t", group.t_index), ("s", group.s_index)):
                 yield from _cut(group, index, role, narrow, spread[group.number])

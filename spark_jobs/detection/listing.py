@@ -19,9 +19,9 @@ from spark_jobs.detection.counting import Tree
 from spark_jobs.detection.frames import Frame, holds, matches_of
 from spark_jobs.detection.plan import ConstraintPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally
+from spark_jobs.verdict import MASKED
 
 MOST_ROW_IDS = 100
-MASKED = "***"
 
 RowIds = Callable[[np.ndarray], list[list[int]]]
 """The first ids of the rows of some projections of a frame."""

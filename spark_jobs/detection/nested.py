@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import struct
+from decimal import Context
 from typing import Any
 
 import pyarrow as pa
 
 _NULL, _VALUE, _END = b"\x01", b"\x02", b"\x00"
 _DECIMAL_OFFSET = 10**77
+_EXACT = Context(prec=100)  # the default one rounds to 28 digits
 
 
 def is_nested(arrow_type: pa.DataType) -> bool:
@@ -39,7 +41,7 @@ def _key(value: Any, arrow_type: pa.DataType) -> bytes:
     if pa.types.is_floating(arrow_type):
         return _float_key(value)
     if pa.types.is_decimal(arrow_type):
-        return (int(value.scaleb(38)) + _DECIMAL_OFFSET).to_bytes(33, "big")
+        return (int(value.scaleb(38, _EXACT)) + _DECIMAL_OFFSET).to_bytes(33, "big")
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
         return _terminated(value.encode())
     if pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type):

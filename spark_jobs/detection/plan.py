@@ -7,10 +7,9 @@ a read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 from spark_jobs.constraints.model import Constant, ConstantValue, Constraint, ConstraintSet, Op
 from spark_jobs.detection.bodies import BodyPlan, plan_body
@@ -109,12 +108,17 @@ class Plan:
         return {index.id: index for group in self.groups for index in group.indexes}
 
 
-def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, timezone: str = "UTC") -> Plan:
-    """Plan the detection for columns of these types; ``schema`` maps column names to Spark types, in order."""
+def make_plan(
+    constraint_set: ConstraintSet, schema: Mapping[str, str], *, instant: Callable[[datetime], datetime]
+) -> Plan:
+    """Plan the detection for columns of these types (``schema`` maps names to Spark types).
+
+    ``instant`` tells which instant a timestamp without zone stands for in the session.
+    """
     names = {name.lower(): name for name in schema}
     members: dict[tuple, list[tuple[ConstraintPlan, Constraint]]] = {}
     for number, constraint in enumerate(constraint_set.constraints):
-        planned = _plan_constraint(number, constraint, names, schema, timezone)
+        planned = _plan_constraint(number, constraint, names, schema, instant)
         columns = tuple(sorted(names[name.lower()] for name in constraint.columns))
         members.setdefault((planned.rows, columns, _block_key(planned)), []).append((planned, constraint))
     groups: list[Group] = []
@@ -131,24 +135,27 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, timez
 
 
 def _plan_constraint(
-    number: int, constraint: Constraint, names: Mapping[str, str], schema: Mapping[str, str], timezone: str
+    number: int,
+    constraint: Constraint,
+    names: Mapping[str, str],
+    schema: Mapping[str, str],
+    instant: Callable[[datetime], datetime],
 ) -> ConstraintPlan:
     def localise(column: str, constant: Constant) -> ConstantValue:
-        return _localised(constant.value, schema[column], timezone, where=f"Constraint '{constraint.name}'")
+        value = constant.value
+        if not isinstance(value, datetime):
+            return value
+        if schema[column] != "timestamp_ntz":
+            return (value if value.tzinfo else instant(value)).astimezone(UTC)
+        if value.tzinfo is None:
+            return value.replace(tzinfo=UTC)  # codes count from 1970 in either case
+        raise SchemaError(
+            f"Constraint '{constraint.name}' compares column '{column}', a timestamp without zone, with {value}.",
+            hint="Leave the zone out.",
+        )
 
     bodies = tuple(plan_body(body, constraint.nulls, names, localise) for body in constraint.bodies)
     return ConstraintPlan(number, constraint.name, constraint.rows, bodies)
-
-
-def _localised(value: ConstantValue, spark_type: str, timezone: str, *, where: str) -> ConstantValue:
-    """A timestamp without a zone stands for the session's local time, as in Spark SQL; codes count from UTC."""
-    if not isinstance(value, datetime):
-        return value
-    if spark_type == "timestamp_ntz":
-        if value.tzinfo is not None:
-            raise SchemaError(f"{where} compares a timestamp without zone with {value}.", hint="Leave the zone out.")
-        return value.replace(tzinfo=UTC)
-    return (value if value.tzinfo else value.replace(tzinfo=ZoneInfo(timezone))).astimezone(UTC)
 
 
 def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -208,7 +215,7 @@ def _order_classes(
         members = tuple(column for column in columns if find(column) == root)
         values = {value for column in members for value in constants.get(column, ())}
         families = {family(schema[column]) or "" for column in members}
-        if families == {"integer"} and any(not isinstance(value, int) for value in values):
+        if families == {"integer"} and not all(isinstance(value, int) and abs(value) < 2**63 for value in values):
             families = {"decimal"}
         classes.append(
             OrderClass(
@@ -236,8 +243,8 @@ def _families(where: str, columns: list[str], schema: Mapping[str, str]) -> set[
         of_column = family(schema[column])
         if of_column is None:
             raise SchemaError(
-                f"{where} compares column '{column}' of type {schema[column]}, and values of that type have no order "
-                "in Spark SQL.",
+                f"{where} compares column '{column}' of type {schema[column]}, and values of that type cannot be "
+                "compared here.",
                 hint="Cast it in the changes (for instance with 'sql'), or leave the column out of the constraint.",
             )
         families.add(of_column)

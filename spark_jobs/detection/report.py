@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.detection.listing import MASKED, masked, merge_listings
+from spark_jobs.detection.codes import whole
+from spark_jobs.detection.listing import masked, merge_listings
 from spark_jobs.detection.runs import parquet_bytes
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
@@ -44,17 +46,18 @@ class Report:
     def finish(self, names: Mapping[int, str]) -> Iterator[dict[str, Any]]:
         """Write everything, and say what was written."""
         for number, listings in sorted(self._listings.items()):
-            listing = masked(merge_listings(listings, self.max_listed), self.mask)
-            file = self._write("violations", names[number], listing, listing.num_rows)
+            found = masked(merge_listings(listings, max(self.max_listed, self.max_samples)), self.mask)
+            listing = found.slice(0, self.max_listed)
+            file = self._write("violations", names[number], listing) if listing.num_rows else None
             yield {
                 "kind": "listed",
                 "constraint": number,
-                "file": asdict(file),
-                "samples": self._samples(listing),
+                "file": asdict(file) if file else None,
+                "samples": self._samples(found),
             }
         for number, tables in sorted(self._rows.items()):
             rows = _sum_by_row(tables)
-            file = self._write("violating_rows", names[number], rows, rows.num_rows)
+            file = self._write("violating_rows", names[number], rows)
             worst = rows.slice(0, self.max_samples).to_pylist()
             yield {
                 "kind": "rows",
@@ -64,32 +67,37 @@ class Report:
                 "worst": worst,
             }
 
-    def _write(self, kind: str, name: str, table: pa.Table, rows: int) -> DataFile:
+    def _write(self, kind: str, name: str, table: pa.Table) -> DataFile:
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60]
         path = f"{kind}/{self.load:08d}/{slug}-{uuid.uuid4().hex}.parquet"
         stored = self.storage.write(path, parquet_bytes(table))
-        return DataFile(path, kind, name, self.load, stored.size, stored.sha256, rows)
+        return DataFile(path, kind, name, self.load, stored.size, stored.sha256, table.num_rows)
 
     def _samples(self, listing: pa.Table) -> list[dict[str, Any]]:
         """The worst rows' pairs: first one for each new projection, then more of them."""
+        sides = [side for side in ("t", "s") if side in listing.column_names]
+        ids = {side: pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_pylist() for side in sides}
+        new = {side: listing.column(f"{side}_new").to_pylist() for side in sides}
         by_worst = np.lexsort((-listing.column("pairs").to_numpy(), -listing.column("violations").to_numpy()))
         seen: set[tuple[int, ...]] = set()
-        first: list[dict[str, Any]] = []
-        more: list[dict[str, Any]] = []
-        for number in by_worst[: 50 * max(self.max_samples, 1)]:
-            pair = listing.slice(int(number), 1).to_pylist()[0]
-            new = tuple(pair[f"{side}_row_ids"][0] for side in ("t", "s") if pair.get(f"{side}_new"))
-            (more if new in seen else first).append(pair)
-            seen.add(new)
-            if len(first) == self.max_samples:
-                break
+        first: list[int] = []
+        more: list[int] = []
+        for number in by_worst.tolist():
+            projections = tuple(ids[side][number] for side in sides if new[side][number])
+            (more if projections in seen else first).append(number)
+            seen.add(projections)
         chosen = (first + more)[: self.max_samples]
-        return [{side: _side(pair, side) for side in ("t", "s") if side in pair} for pair in chosen]
+        shown = listing.take(pa.array(chosen, pa.int64()))
+        parts = {side: _side(shown, side) for side in sides}
+        return [{side: parts[side][place] for side in sides} for place in range(len(chosen))]
 
 
-def _side(pair: Mapping[str, Any], side: str) -> dict[str, Any]:
-    values = {name: jsonable(value) for name, value in pair[side].items()}
-    return {"row_id": pair[f"{side}_row_ids"][0], "values": values, "rows": pair[f"{side}_rows"]}
+def _side(listing: pa.Table, side: str) -> list[dict[str, Any]]:
+    values = whole(listing.column(side))
+    rows = json_rows({field.name: values.field(place) for place, field in enumerate(values.type)})
+    ids = pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_pylist()
+    counts = listing.column(f"{side}_rows").to_pylist()
+    return [{"row_id": one, "values": row, "rows": count} for one, row, count in zip(ids, rows, counts, strict=True)]
 
 
 def _sum_by_row(tables: Sequence[pa.Table]) -> pa.Table:
@@ -102,8 +110,19 @@ def _sum_by_row(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.table({"row_id": ids[order], "violations": sums[order]})
 
 
-def jsonable(value: Any) -> Any:
-    """A value from the data as JSON can carry it, readable and without loss."""
+def json_rows(columns: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
+    """Rows of values as JSON can carry them, readable and without loss."""
+    lists = [_readable(column) for column in columns.values()]
+    return [dict(zip(columns, map(_jsonable, row), strict=True)) for row in zip(*lists, strict=True)]
+
+
+def _readable(column: pa.Array) -> list[Any]:
+    """Dates and times as Arrow prints them: Python's own end at the year 9999."""
+    timed = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
+    return (column.cast(pa.string()) if timed else column).to_pylist()
+
+
+def _jsonable(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -117,10 +136,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {str(name): jsonable(item) for name, item in value.items()}
+        return {str(name): _jsonable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
+        return [_jsonable(item) for item in value]
     return str(value)
-
-
-__all__ = ["MASKED", "Report", "jsonable"]

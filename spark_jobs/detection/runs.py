@@ -7,9 +7,10 @@ it first reads nothing but the hashes.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,13 +22,13 @@ from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
-RESERVED = "_dc_"
 ROW_GROUP = 16_384
 
 
 def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequence[str] = ()) -> bytes:
     """A table as a Parquet file whose pages carry checksums; ``delta`` names columns of growing numbers."""
-    plain = [name for name in _leaves(table.schema) if name.split(".")[0] not in delta]
+    leaves = [leaf for field in table.schema for leaf in _leaves(field.name, field.type)]
+    plain = [leaf for leaf in leaves if leaf.split(".")[0] not in delta]
     buffer = io.BytesIO()
     pq.write_table(
         table,
@@ -36,29 +37,42 @@ def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequenc
         compression="zstd",
         compression_level=1,
         use_dictionary=plain,
-        column_encoding={name: "DELTA_BINARY_PACKED" for name in _leaves(table.schema) if name not in plain},
+        column_encoding={leaf: "DELTA_BINARY_PACKED" for leaf in leaves if leaf not in plain},
         write_page_checksum=True,
     )
     return buffer.getvalue()
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
-    """The columns as the Parquet writer names them."""
-    return [f"{one.name}.list.element" if pa.types.is_list(one.type) else one.name for one in schema]
+def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
+    """The columns of numbers and texts below a column, as the Parquet writer names them."""
+    if pa.types.is_struct(arrow_type):
+        return [leaf for field in arrow_type for leaf in _leaves(f"{name}.{field.name}", field.type)]
+    if pa.types.is_list(arrow_type):
+        return _leaves(f"{name}.list.element", arrow_type.value_type)
+    return [name]
 
 
 class Reader:
-    """One Parquet file of the state, opened and checked against what the snapshot says of it."""
+    """One Parquet file of the state, checked against what the snapshot says of it. It is open only while it is read."""
 
     def __init__(self, storage: Storage, file: DataFile) -> None:
         self._file = file
         self._storage = storage
-        try:
-            self._parquet = pq.ParquetFile(storage.open(file.path), page_checksum_verification=True, pre_buffer=False)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._damaged(error) from error
-        if self._parquet.metadata.num_rows != file.rows:
-            raise self._damaged(f"it has {self._parquet.metadata.num_rows} rows, not {file.rows}")
+        with self._opened() as parquet:
+            self._metadata = parquet.metadata
+        if self._metadata.num_rows != file.rows:
+            raise self._damaged(f"it has {self._metadata.num_rows} rows, not {file.rows}")
+
+    @contextlib.contextmanager
+    def _opened(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+        with self._storage.open(self._file.path) as source:
+            size = source.seek(0, io.SEEK_END)
+            if size != self._file.size:
+                raise self._damaged(f"it has {size} bytes, not {self._file.size}")
+            try:
+                yield pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=False)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise self._damaged(error) from error
 
     def _damaged(self, why: object) -> StateError:
         return StateError(
@@ -69,23 +83,21 @@ class Reader:
     @property
     def bounds(self) -> np.ndarray:
         """The smallest and largest hash of each row group (hashes are the first column)."""
-        metadata = self._parquet.metadata
+        metadata = self._metadata
         found = [metadata.row_group(i).column(0).statistics for i in range(metadata.num_row_groups)]
         return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
 
     @property
     def group_starts(self) -> np.ndarray:
         """The number of the first entry of each row group, and of the end."""
-        metadata = self._parquet.metadata
+        metadata = self._metadata
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         return np.cumsum([0, *sizes])
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups."""
-        try:
-            return self._parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._damaged(error) from error
+        with self._opened(self._metadata) as parquet:
+            return parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)
 
 
 @dataclass(slots=True)

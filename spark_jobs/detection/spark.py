@@ -30,32 +30,35 @@ from spark_jobs.state.storage import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_BUCKET_ROWS = 131_072
+_UNIT_ROWS = 131_072
+_UNIT_ENTRIES = 524_288
 _SHARE_ENTRIES = 2_097_152
-_PROBE_ROWS = 262_144
+_PROBE_ROWS = 524_288
 _REPORT_ROWS = 1_048_576
 _REPORT_CONSTRAINTS = 50
 _MOST_ENCODERS = 64
 
 
 def stage_load(
-    changes: DataFrame,
-    source: Changes,
-    storage: Storage,
-    load: int,
-    plan: Plan,
-    types: Mapping[str, str],
-    *,
-    write: bool,
+    changes: DataFrame, source: Changes, storage: Storage, load: int, plan: Plan, types: Mapping[str, str]
 ) -> StagedLoad:
-    """Read the changes once: write their rows to the state (unless told not to) and make their fingerprint."""
+    """Read the changes once: write their rows to the state and make their fingerprint."""
+    return _run_stage(changes, source, Stage(storage, load, plan.columns), types)
+
+
+def fingerprint_load(changes: DataFrame, source: Changes, storage: Storage, types: Mapping[str, str]) -> StagedLoad:
+    """Read the changes and make their fingerprint; nothing is written."""
+    return _run_stage(changes, source, Stage(storage, 0, ()), types)
+
+
+def _run_stage(changes: DataFrame, source: Changes, stage: Stage, types: Mapping[str, str]) -> StagedLoad:
     from pyspark.errors import PythonException
 
     hashes = [row_hash(changes, name).alias(name) for name in ROW_HASHES]
-    change_type = kept(changes, [CHANGE_TYPE]) if CHANGE_TYPE in map(str.lower, types) else []
-    rows = changes.select(*kept(changes, plan.columns), *change_type, *hashes)
+    change_type = [changes[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, types) else []
+    rows = changes.select(*kept(changes, stage.columns), *change_type, *hashes)
     try:
-        collected = rows.mapInArrow(Stage(storage, load, plan.columns, write), DOCUMENT_SCHEMA).collect()
+        collected = rows.mapInArrow(stage, DOCUMENT_SCHEMA).collect()
     except PythonException:
         raise
     except spark_errors() as error:
@@ -63,7 +66,7 @@ def stage_load(
             f"The changes ({source}) cannot be read: {first_line(error)}",
             hint="The source was found, but reading its rows failed; the Spark log has the details.",
         ) from error
-    return gather([row["document"] for row in collected], load, list(types.items()))
+    return gather([row["document"] for row in collected], stage.load, list(types.items()))
 
 
 def spread_of(plan: Plan, index_files: Mapping[str, tuple[DataFile, ...]], rows: int) -> dict[int, Spread]:
@@ -71,10 +74,11 @@ def spread_of(plan: Plan, index_files: Mapping[str, tuple[DataFile, ...]], rows:
     spread = {}
     for group in plan.groups:
         entries = sum(file.rows for index in group.indexes for file in index_files.get(index.id, ()))
+        by_rows = math.ceil(max(rows, 1) / _UNIT_ROWS)
         if not group.indexes:
-            spread[group.number] = Spread(1, 1)
+            spread[group.number] = Spread(by_rows, 1)
         elif group.indexes[0].key:
-            spread[group.number] = Spread(math.ceil(max(rows + entries, 1) / _BUCKET_ROWS), 1)
+            spread[group.number] = Spread(max(by_rows, math.ceil(entries / _UNIT_ENTRIES)), 1)
         else:
             spread[group.number] = Spread(1, math.ceil(max(entries, 1) / _SHARE_ENTRIES))
     return spread

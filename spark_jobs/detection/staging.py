@@ -48,8 +48,7 @@ class Stage:
     storage: Storage
     load: int
     columns: tuple[str, ...]
-    write: bool
-    """Without writing, only the fingerprint is made."""
+    """The columns to keep; without any nothing is written, and only the fingerprint is made."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -57,8 +56,7 @@ class Stage:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         try:
-            columns = self.columns if self.write else ()
-            staged = stage_rows(self.storage, self.load, columns, partition, batches)
+            staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
         except DcError as error:
             staged = Staged(partition, [], 0, (0, 0), 0, error.to_dict())
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(asdict(staged))]})
@@ -67,7 +65,7 @@ class Stage:
 def stage_rows(
     storage: Storage, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Staged:
-    """Write the kept columns of some rows as Parquet files of the state (none of them: write nothing)."""
+    """Write the first columns of some rows, under these names, as Parquet files of the state (none: write nothing)."""
     writer = _Writer(storage, load)
     rows, not_inserts = 0, 0
     sums = [0] * len(ROW_HASHES)
@@ -80,7 +78,7 @@ def stage_rows(
         if change >= 0:
             not_inserts += sum(value != "insert" for value in batch.column(change).to_pylist())
         if columns:
-            writer.add(batch.select(list(columns)))
+            writer.add(batch.select(range(len(columns))).rename_columns(list(columns)))
     return Staged(partition, writer.finish(), rows, tuple(sums), not_inserts)
 
 
@@ -104,7 +102,7 @@ class _Writer:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        table = pa.Table.from_batches(self._waiting)
+        table = _canonical(pa.Table.from_batches(self._waiting))
         self._waiting = []
         if self._parquet is None:
             self._buffer = io.BytesIO()
@@ -133,6 +131,26 @@ class _Writer:
         return self._files
 
 
+def _canonical(table: pa.Table) -> pa.Table:
+    """The table in Arrow types that do not depend on the session's settings, so that all files of a state agree."""
+    fields = [pa.field(field.name, _canonical_type(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _canonical_type(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None:
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_large_string(arrow_type):
+        return pa.string()
+    if pa.types.is_large_binary(arrow_type):
+        return pa.binary()
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return pa.list_(_canonical_type(arrow_type.value_type))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([pa.field(field.name, _canonical_type(field.type)) for field in arrow_type])
+    return arrow_type
+
+
 @dataclass(frozen=True, slots=True)
 class StagedLoad:
     """A whole load, staged."""
@@ -158,7 +176,7 @@ def gather(documents: Sequence[str], load: int, columns: Sequence[tuple[str, str
             files.append(file)
     rows = sum(part["rows"] for part in parts)
     sums = [sum(part["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]
-    names = "|".join(f"{name.lower()}:{spark_type}" for name, spark_type in sorted(columns))
+    names = "|".join(sorted(f"{name.lower()}:{spark_type}" for name, spark_type in columns))
     fingerprint = "-".join([str(rows), *(f"{one:016x}" for one in sums), _short(names)])
     return StagedLoad(files, rows, fingerprint, sum(part["not_inserts"] for part in parts))
 

@@ -60,7 +60,7 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         row_ids = tuple(whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s))
         listing = None
         if counted.pairs_with_old or counted.pairs_among_new_twice:
-            listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.max_listed)
+            listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.most_found)
         yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
     if blocks.pairs_new:
         for index in work.writes(group):
@@ -96,7 +96,7 @@ def _probe_single_rows(work: Work, group: Group, rows: pa.Table) -> Iterator[pa.
         counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
         blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
         row_ids = whole(rows.column(ROW_ID)).to_numpy()
-        listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.max_listed)
+        listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.most_found)
         yield from _facts(work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing)
 
 
@@ -128,11 +128,9 @@ def _new_origin(frame: Frame) -> Origin:
 
 def _old_origin(frame: Frame, found: Found) -> Origin:
     def row_ids(chosen: np.ndarray) -> list[list[int]]:
-        lists = []
-        for one in chosen:
-            merged = [id_ for ids in found.row_ids(frame.members_of(one), MOST_ROW_IDS) for id_ in ids]
-            lists.append(merged[:MOST_ROW_IDS])
-        return lists
+        members = [frame.members_of(one) for one in chosen]
+        ids = iter(found.row_ids(np.concatenate([*members, np.zeros(0, np.int64)]), MOST_ROW_IDS))
+        return [[id_ for _ in mine for id_ in next(ids)][:MOST_ROW_IDS] for mine in members]
 
     return Origin(frame, row_ids, new=False)
 

@@ -51,6 +51,11 @@ class Work:
     max_samples: int
     mask: tuple[str, ...]
 
+    @property
+    def most_found(self) -> int:
+        """How many violations a probe has to look up: enough to list, and enough to show samples of."""
+        return max(self.max_listed, self.max_samples)
+
     def task_of(self, group: int, unit: int) -> int:
         """The probe task of a unit: units are dealt out in turn, so that every task gets its part of each group."""
         return (self.first_units[group] + unit) % self.probe_tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import uuid
@@ -84,7 +85,8 @@ class Storage:
         try:
             os.link(self._full(draft), self._full(path))
         finally:
-            filesystem.rm_file(self._full(draft))
+            with contextlib.suppress(OSError):  # a draft that stays behind disturbs nobody; the link has its own name
+                filesystem.rm_file(self._full(draft))
 
     def read(self, path: str) -> bytes:
         """A file's content; a ``StateError`` that names it when it is missing."""

@@ -56,9 +56,7 @@ FILE_REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "message", "hint"), FILE_REFUSALS)
-def test_a_bad_file_is_refused_with_its_line_and_a_hint(
-    tmp_path: Path, text: str, message: str, hint: str
-) -> None:
+def test_a_bad_file_is_refused_with_its_line_and_a_hint(tmp_path: Path, text: str, message: str, hint: str) -> None:
     error = refusal(write(tmp_path, text))
     assert message in error.message
     assert error.message.startswith(str(tmp_path / "tax.yml"))

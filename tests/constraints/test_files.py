@@ -121,9 +121,7 @@ class TestReading:
 
     def test_a_percentage_may_be_bare(self, tmp_path: Path) -> None:
         text = TAX.replace('"0.1%"', "12.5 %")
-        assert load_constraints(write(tmp_path, text)).constraints[
-            4
-        ].tolerance.max_violating_share == Decimal("0.125")
+        assert load_constraints(write(tmp_path, text)).constraints[4].tolerance.max_violating_share == Decimal("0.125")
 
     def test_the_examples_of_the_documentation_are_read(self, tmp_path: Path) -> None:
         page = Path(__file__).parents[2] / "docs" / "constraints.md"
@@ -157,9 +155,7 @@ class TestMapping:
                 check_bodies((body,))
             except ConstraintError:
                 continue
-            constraints.append(
-                Constraint(f"c{number}", "deny", (body,), "equal", "warn", tolerance, "Why not?")
-            )
+            constraints.append(Constraint(f"c{number}", "deny", (body,), "equal", "warn", tolerance, "Why not?"))
         if constraints:
             whole = ConstraintSet("tax", tuple(key), tuple(constraints))
             assert load_constraints(json.loads(json.dumps(to_mapping(whole)))) == whole
@@ -217,8 +213,6 @@ class TestColumns:
             check_columns(self.tax, ["zip", "city"], source="the changes")
 
     def test_two_columns_that_differ_only_by_case_are_ambiguous_where_one_is_needed(self) -> None:
-        with pytest.raises(
-            SchemaError, match=r"Column Zip, .* is ambiguous in the changes: it has zip and ZIP"
-        ):
+        with pytest.raises(SchemaError, match=r"Column Zip, .* is ambiguous in the changes: it has zip and ZIP"):
             check_columns(self.tax, ["id", "zip", "ZIP", "city"], source="the changes")
         check_columns(self.tax, ["id", "zip", "city", "x", "X"], source="the changes")

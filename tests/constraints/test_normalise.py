@@ -46,9 +46,7 @@ def test_normalising_keeps_the_meaning(body: tuple, t: Row, s: Row, nulls: str) 
 
 
 @given(small_body, small_row, small_row, nulls)
-def test_a_swapped_body_says_of_s_and_t_what_the_body_says_of_t_and_s(
-    body: tuple, t: Row, s: Row, nulls: str
-) -> None:
+def test_a_swapped_body_says_of_s_and_t_what_the_body_says_of_t_and_s(body: tuple, t: Row, s: Row, nulls: str) -> None:
     text = print_body(body)
     if "t." in text and "s." in text:
         assert holds(swapped(body), t, s, nulls) == holds(body, s, t, nulls)

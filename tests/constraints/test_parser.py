@@ -92,9 +92,7 @@ class TestReading:
         ],
     )
     def test_names_may_be_quoted(self, text: str, name: str) -> None:
-        assert parse_body(f"t.{text} = S . {text}")[0] == Predicate(
-            Column("t", name), Op.EQ, Column("s", name)
-        )
+        assert parse_body(f"t.{text} = S . {text}")[0] == Predicate(Column("t", name), Op.EQ, Column("s", name))
 
     def test_a_formula_may_have_several_bodies(self) -> None:
         assert parse_formula("not (t.a = s.a and t.b != s.b) AND NOT (t.a < s.a)") == (
@@ -120,8 +118,7 @@ class TestPrinting:
 
     def test_operators_and_constants_are_printed_in_one_way(self) -> None:
         assert (
-            print_body(parse_body('t.a<>s.a AND 2 == t.b and t.c="x\'y"'))
-            == "t.a != s.a and t.b = 2 and t.c = 'x''y'"
+            print_body(parse_body('t.a<>s.a AND 2 == t.b and t.c="x\'y"')) == "t.a != s.a and t.b = 2 and t.c = 'x''y'"
         )
 
     def test_a_whole_decimal_stays_a_decimal(self) -> None:

@@ -68,9 +68,7 @@ BODY_REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "message", "hint"), BODY_REFUSALS)
-def test_a_body_that_is_not_understood_is_refused_with_place_and_hint(
-    text: str, message: str, hint: str
-) -> None:
+def test_a_body_that_is_not_understood_is_refused_with_place_and_hint(text: str, message: str, hint: str) -> None:
     with pytest.raises(ConstraintError) as refusal:
         parse_body(text)
     assert message in refusal.value.message

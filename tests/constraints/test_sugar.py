@@ -30,9 +30,7 @@ class TestMeaning:
             assert violates(unique(["a", "b"]), t, s, nulls) == same(t, s, "ab", nulls)
 
     @given(small_rows, nulls)
-    def test_fd_means_that_rows_that_agree_on_the_left_agree_on_the_right(
-        self, rows: list[Row], nulls: str
-    ) -> None:
+    def test_fd_means_that_rows_that_agree_on_the_left_agree_on_the_right(self, rows: list[Row], nulls: str) -> None:
         by_column = fd("a, b -> c, d")
         for t, s in combinations(rows, 2):
             for name in "cd":
@@ -53,9 +51,7 @@ class TestMeaning:
         assert violated == (not sorted_everywhere)
 
     @given(small_rows, nulls)
-    def test_order_is_violated_by_a_split_or_a_swap_and_never_by_both(
-        self, rows: list[Row], nulls: str
-    ) -> None:
+    def test_order_is_violated_by_a_split_or_a_swap_and_never_by_both(self, rows: list[Row], nulls: str) -> None:
         split, swap = order("a -> b", ["c"])
         for t, s in combinations(rows, 2):
             is_split = same(t, s, "ca", nulls) and differ(t, s, "b", nulls)
@@ -68,9 +64,7 @@ class TestMeaning:
             assert violates((split, swap), t, s, nulls) == (is_split or is_swap)
 
     @given(small_rows, st.lists(st.sampled_from(list(Op)), min_size=3, max_size=3))
-    def test_pod_means_that_the_right_side_holds_whenever_the_left_does(
-        self, rows: list[Row], ops: list[Op]
-    ) -> None:
+    def test_pod_means_that_the_right_side_holds_whenever_the_left_does(self, rows: list[Row], ops: list[Op]) -> None:
         rows = [row for row in rows if None not in row.values()]
         text = f"a {ops[0].value}, b {ops[1].value} -> c {ops[2].value}"
         bodies = pod(text, ["d"])["c"]
@@ -113,9 +107,7 @@ class TestWriting:
             "not (t.midterm > s.midterm and t.final > s.final and t.grade <= s.grade)"
         )
         assert list(pod("a >-> b >=, c<>", ["d"])) == ["b", "c"]
-        assert (
-            print_bodies(pod("a >-> b >=, c<>", ["d"])["c"]) == "not (t.d = s.d and t.a > s.a and t.c = s.c)"
-        )
+        assert print_bodies(pod("a >-> b >=, c<>", ["d"])["c"]) == "not (t.d = s.d and t.a > s.a and t.c = s.c)"
 
     def test_column_lists_may_quote_names(self) -> None:
         assert parse_columns("a, `b, c` ,2nd, and") == ["a", "b, c", "2nd", "and"]

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.storage = Storage(f"memory://engine/{next(_numbers)}")
-        self.plan = make_plan(self.constraint_set, self.schema)
+        self.plan = make_plan(self.constraint_set, self.schema, instant=lambda value: value.replace(tzinfo=UTC))
 
     def load(self, rows: pa.Table) -> list[Findings]:
         """Apply a load; what it did to each constraint."""
@@ -85,9 +86,7 @@ class Engine:
 
     def _forced(self, number: int) -> Spread:
         indexes = self.plan.groups[number].indexes
-        if not indexes:
-            return Spread(1, 1)
-        return Spread(self.units, 1) if indexes[0].key else Spread(1, self.units)
+        return Spread(1, self.units) if indexes and not indexes[0].key else Spread(self.units, 1)
 
 
 def _parts(rows: pa.Table) -> list[pa.Table]:

@@ -68,7 +68,7 @@ import sys, zipfile
 from pathlib import Path
 sys.path.append({sysconfig.get_path("purelib")!r})  # after its own: the wheel comes first
 from airflow.providers_manager import ProvidersManager
-from airflow_dc_provider.engine import application, build_engine_zip
+from spark_jobs.shipping import application, build_engine_zip
 from airflow_dc_provider.operators.gate import DcGateOperator
 assert "airflow-dc-provider" in ProvidersManager().providers
 assert zipfile.ZipFile(build_engine_zip(Path({str(tmp_path)!r}))).testzip() is None

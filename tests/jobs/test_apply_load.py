@@ -90,7 +90,7 @@ class TestVerdict:
         city = apply("tuesday", BROKEN).constraints[0]
         (row,) = spark.read.parquet(city.violations).collect()
         assert (row["pairs"], row["t"]["city"], row["s"]["city"], row["s_rows"]) == (2, "Berln", "Berlin", 2)
-        assert spark.read.parquet(city.violating_rows_listed).collect()[0]["violations"] == 2
+        assert spark.read.parquet(*city.violating_rows_listed).collect()[0]["violations"] == 2
 
     def test_it_is_stored_as_the_job_returned_it_but_for_the_time_of_the_commit(
         self, apply: Apply, tmp_path: Path

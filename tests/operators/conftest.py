@@ -150,7 +150,7 @@ def failing(passing: dict[str, Any]) -> dict[str, Any]:
         ],
         "worst_rows": [{"row": {"id": 17}, "violations": 8}, {"row": {"id": 18}, "violations": 1}],
         "violations": "/state/violations/3/zip_decides_city.parquet",
-        "violating_rows_listed": "/state/violations/3/zip_decides_city.rows.parquet",
+        "violating_rows_listed": ["/state/violations/3/zip_decides_city.rows.parquet"],
     }
     return passing
 
@@ -173,7 +173,7 @@ def _rule(name: str, kind: str, formula: str, severity: str = "error") -> dict[s
         "samples": [],
         "worst_rows": [],
         "violations": None,
-        "violating_rows_listed": None,
+        "violating_rows_listed": [],
     }
 
 

@@ -11,8 +11,8 @@ import fsspec
 import pytest
 
 import spark_jobs
-from airflow_dc_provider.engine import application, build_engine_zip
 from airflow_dc_provider.runs import exchange
+from spark_jobs.shipping import application, build_engine_zip
 
 
 def test_the_zip_holds_every_source_of_the_engine_and_nothing_else(tmp_path):

@@ -123,7 +123,7 @@ def test_a_rule_without_examples_is_still_told(failing):
         "samples": [],
         "worst_rows": [],
         "violations": None,
-        "violating_rows_listed": None,
+        "violating_rows_listed": [],
     }
     lines = broken_rule_lines(Verdict.from_dict(failing).constraints[0], 1000)
     assert lines[0].startswith("zip_decides_city (error): 31 new violations by 4 of the load's 1,000 rows")

@@ -1,0 +1,103 @@
+"""Columns of unusual types and names, and sessions with other settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.apply_load import apply_load
+from spark_jobs.verdict import Verdict
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def apply(spark: SparkSession, folder: Path, load_id: str, sql: str, *rules: dict[str, Any]) -> Verdict:
+    constraints = {"version": 1, "table": "made_up", "constraints": list(rules)}
+    request = {"state": str(folder), "load_id": load_id, "changes": {"sql": sql}, "constraints": constraints}
+    return apply_load(spark, request)
+
+
+def test_intervals_structs_and_times_compare_as_in_spark_sql(spark: SparkSession, tmp_path: Path) -> None:
+    sql = """select * from values
+        (1, interval '1-2' year to month, interval '1 02:00:00' day to second, named_struct('a', 1, 'b', 'x')),
+        (2, interval '14' month, interval '26' hour, named_struct('a', 1, 'b', 'y')),
+        (3, interval '-3' month, interval '-1' second, named_struct('a', cast(null as int), 'b', 'z'))
+        as v(id, months, pause, pair)"""
+    columns = "id, cast(months as interval year to month) months, cast(pause as interval day to second) pause, pair"
+    verdict = apply(
+        spark,
+        tmp_path,
+        "one",
+        f"select {columns} from ({sql})",
+        {"name": "same_months", "unique": ["months"]},
+        {"name": "longer_is_later", "deny": "t.months > s.months and t.id <= s.id"},
+        {"name": "same_pause", "unique": ["pause"]},
+        {"name": "pairs_grow", "deny": "t.pair < s.pair and t.id > s.id"},
+    )
+    assert [one.new_violations for one in verdict.constraints] == [1, 2, 1, 2]
+
+
+def test_names_with_dots_spaces_and_backticks_are_columns_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
+    rule = {"name": "odd", "deny": "t.`a.b` = s.`a.b` and t.`first name` != s.`first name` and t.`x``y` < s.A"}
+    values = "(1, 'x', 0, 1), (1, 'y', 0, 1), (2, 'y', 0, 1) as v(`a.b`, `first name`, `x``y`, a)"
+    verdict = apply(spark, tmp_path, "one", f"select * from values {values}", rule)
+    assert verdict.constraints[0].new_violations == 1
+    again = "(1, 'z', 5, 1) as v(`A.B`, `First Name`, `X``Y`, a)"
+    assert apply(spark, tmp_path, "two", f"select * from values {again}", rule).constraints[0].new_violations == 2
+    assert verdict.constraints[0].samples[0]["t"]["values"].keys() == {"a.b", "first name", "x`y", "a"}
+
+
+def test_sessions_in_other_time_zones_go_on_with_the_same_state(spark: SparkSession, tmp_path: Path) -> None:
+    rule = {"name": "one_instant", "deny": "t.at = s.at"}
+    early = {"name": "not_too_early", "deny": "t.at < timestamp '2026-07-01 12:00:00'"}
+    at = "timestamp '2026-07-01 {}'"
+    try:
+        totals = []
+        for zone, clock in (
+            ("UTC", "10:00:00Z"),
+            ("Europe/Berlin", "12:00:00"),
+            ("+02:00", "12:00:00"),
+            ("UTC", "10:00:00"),
+        ):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            sql = f"select {at.format(clock)} as at, array({at.format(clock)}) as all"
+            verdict = apply(spark, tmp_path, f"{zone} {clock}", sql, rule | {"max_new_violations": 9})
+            totals.append(verdict.constraints[0].total_violations)
+        assert totals == [0, 1, 3, 6]
+        spark.conf.set("spark.sql.session.timeZone", "+02:00")
+        state = tmp_path / "constants"
+        counts = apply(spark, state, "a", f"select {at.format('11:59:59')} as at, {at.format('12:00:00')} as b", early)
+        assert counts.constraints[0].new_violations == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_dates_beyond_what_python_knows_are_shown(spark: SparkSession, tmp_path: Path) -> None:
+    sql = "select date '+12026-01-01' as day, 1 as a union all select date '+12026-01-01', 2"
+    verdict = apply(spark, tmp_path, "one", sql, {"name": "day_decides_a", "fd": "day -> a"})
+    assert verdict.constraints[0].samples[0]["t"]["values"]["day"] == "12026-01-01"
+
+
+def test_constants_beyond_a_columns_range_compare_by_value(spark: SparkSession, tmp_path: Path) -> None:
+    sql = "select bigint(9223372036854775807) as a"
+    below = {"name": "below", "deny": "t.a < 100000000000000000000"}
+    above = {"name": "above", "deny": "t.a > 9223372036854775806.5"}
+    verdict = apply(spark, tmp_path, "one", sql, below, above)
+    assert [one.new_violations for one in verdict.constraints] == [1, 1]
+    with pytest.raises(Exception, match="at most 38 digits"):
+        apply(spark, tmp_path / "other", "one", sql, {"name": "odd", "deny": "t.a < 1e60"})
+
+
+def test_wide_decimals_inside_arrays_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    number = "1234567890123456789012345678.000000000{}"
+    sql = " union all ".join(f"select array(cast('{number.format(i)}' as decimal(38,10))) as a" for i in (1, 2, 2))
+    assert apply(spark, tmp_path, "one", sql, {"name": "u", "unique": ["a"]}).constraints[0].new_violations == 1
+
+
+def test_a_load_applied_before_is_replayed_whatever_became_of_the_rules(spark: SparkSession, tmp_path: Path) -> None:
+    rule = {"name": "u", "unique": ["a"]}
+    apply(spark, tmp_path, "one", "select 1 as a, 2 as b", rule)
+    assert apply(spark, tmp_path, "one", "select 1 as A, 2 as b", rule, {"name": "v", "unique": ["b"]}).replayed
