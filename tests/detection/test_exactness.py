@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.detection.staging import LOAD_BITS
@@ -14,7 +14,6 @@ from tests.detection.oracle import pair_violates, row_violates, skipped_for_null
 from tests.detection.strategies import Case, cases
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None, max_examples=400)
 @given(case=cases(), units=st.sampled_from([1, 1, 3]))
 def test_every_count_equals_brute_force_after_every_load(case: Case, units: int) -> None:
     engine = Engine(case.constraint_set, case.schema, units=units)
