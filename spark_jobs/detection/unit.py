@@ -11,7 +11,7 @@ from spark_jobs.detection.codes import whole
 from spark_jobs.detection.encode import ROW_ID
 from spark_jobs.detection.frames import Frame, make_frames
 from spark_jobs.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
-from spark_jobs.detection.plan import ConstraintPlan, Group
+from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally, count_pairs, violating_rows
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries
 from spark_jobs.detection.work import Work, send
@@ -26,48 +26,49 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
     if not group.indexes:
         yield from _probe_single_rows(work, group, roles["both"])
         return
-    share = (unit, work.spread[group.number].shares)
-    sample = next(iter(roles.values()))
-    new = {role: roles.get(role, roles.get("both", sample.slice(0, 0))) for role in ("t", "s")}
-    sides = ("t", "s") if group.two_sided else ("t",)
-    old = {}
-    for side in sides:
-        index = group.t_index if side == "t" else group.s_index
-        asking = new["s" if side == "t" else "t"] if group.two_sided else new["t"]
-        assert index is not None
-        wanted = _wanted_hashes(group, asking) if index.key else None
-        old[side] = find_entries(work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share)
-    tables = [(new[side], np.ones(new[side].num_rows, np.int64)) for side in sides]
-    for side in sides:
-        found = old[side].entries
-        if found.num_columns:
-            tables.append((found, found.column(ROWS).to_numpy()))
-        else:
-            tables.append((sample.slice(0, 0), np.zeros(0, np.int64)))
-    frames = make_frames(tables, group.columns, group.classes)
-    new_frames, old_frames = frames[: len(sides)], frames[len(sides) :]
-    blocks = Blocks(
-        new_frames[0], new_frames[-1], old_frames[0], old_frames[-1], pairs_new=share[0] == 0 or share[1] == 1
-    )
-    origins = Origins(
-        _new_origin(new_frames[0]),
-        _new_origin(new_frames[-1]),
-        _old_origin(old_frames[0], old["t"]),
-        _old_origin(old_frames[-1], old[sides[-1]]),
-    )
+    shares = work.spread[group.number].shares
+    blocks, origins = _blocks(work, group, roles, (unit if shares > 1 else 0, shares))
+    row_ids = (_row_ids(blocks.new_t), _row_ids(blocks.new_s))
     for constraint in group.constraints:
         counted = count_pairs(constraint, blocks)
-        row_ids = tuple(whole(frame.table.column(ROW_ID)).to_numpy() for frame in (blocks.new_t, blocks.new_s))
         listing = None
         if counted.pairs_with_old or counted.pairs_among_new_twice:
             listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.most_found)
         yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
-    if blocks.pairs_new:
-        for index in work.writes(group):
-            frame = blocks.new_t if index == group.t_index else blocks.new_s
-            task = unit * work.report_tasks // work.spread[group.number].units
-            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
-                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns))
+    for index in work.writes(group) if blocks.pairs_new else []:
+        frame = blocks.new_t if index == group.t_index else blocks.new_s
+        task = unit * work.report_tasks // work.spread[group.number].units
+        if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
+            yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns))
+
+
+def _blocks(work: Work, group: Group, roles: Mapping[str, pa.Table], share: tuple[int, int]) -> tuple[Blocks, Origins]:
+    """The new rows of a unit and what the indexes hold for them, as frames with codes in common orders."""
+    nothing = next(iter(roles.values())).slice(0, 0)
+    if group.two_sided:
+        # a new t asks for the old rows that lie as s in its block, and the other way round
+        new = [roles.get("t", nothing), roles.get("s", nothing)]
+        old = [_find(work, group, index, rows, share) for index, rows in zip(group.indexes, reversed(new), strict=True)]
+    else:
+        new = [roles["both"]]
+        old = [_find(work, group, group.indexes[0], roles["both"], share)]
+    tables = [(rows, np.ones(rows.num_rows, np.int64)) for rows in new]
+    for found in old:
+        entries = found.entries if found.entries.num_columns else nothing.append_column(ROWS, pa.array([], pa.int64()))
+        tables.append((entries, entries.column(ROWS).to_numpy()))
+    frames = make_frames(tables, group.columns, group.classes)
+    new_t, new_s, old_t, old_s = frames if group.two_sided else (frames[0], frames[0], frames[1], frames[1])
+    origins = Origins(_new_origin(new_t), _new_origin(new_s), _old_origin(old_t, old[0]), _old_origin(old_s, old[-1]))
+    return Blocks(new_t, new_s, old_t, old_s, pairs_new=share[0] == 0), origins
+
+
+def _find(work: Work, group: Group, index: IndexPlan, asking: pa.Table, share: tuple[int, int]) -> Found:
+    wanted = _wanted_hashes(group, asking) if index.key else None
+    return find_entries(work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share)
+
+
+def _row_ids(frame: Frame) -> np.ndarray:
+    return whole(frame.table.column(ROW_ID)).to_numpy()
 
 
 def _wanted_hashes(group: Group, rows: pa.Table) -> np.ndarray:
@@ -95,9 +96,9 @@ def _probe_single_rows(work: Work, group: Group, rows: pa.Table) -> Iterator[pa.
             continue
         counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
         blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
-        row_ids = whole(rows.column(ROW_ID)).to_numpy()
         listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.most_found)
-        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, (row_ids, row_ids)), listing)
+        row_ids = (_row_ids(frame), _row_ids(frame))
+        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
 
 
 def _facts(
@@ -118,7 +119,7 @@ def _facts(
 
 
 def _new_origin(frame: Frame) -> Origin:
-    ids = whole(frame.table.column(ROW_ID)).to_numpy()
+    ids = _row_ids(frame)
 
     def row_ids(chosen: np.ndarray) -> list[list[int]]:
         return [ids[frame.members_of(one)[:MOST_ROW_IDS]].tolist() for one in chosen]
@@ -137,7 +138,7 @@ def _old_origin(frame: Frame, found: Found) -> Origin:
 
 def _entries(frame: Frame, columns: Sequence[str]) -> pa.Table:
     """The projections of new rows as entries of an index."""
-    ids = whole(frame.table.column(ROW_ID)).to_numpy()[frame.members]
+    ids = _row_ids(frame)[frame.members]
     chosen = frame.table.take(pa.array(frame.first))
     facts = {HASH: chosen.column(HASH)} | {name: chosen.column(name) for name in columns}
     facts[ROWS] = pa.array(frame.weights)
