@@ -26,6 +26,8 @@ def test_every_count_equals_brute_force_after_every_load(case: Case, units: int)
             assert found.violating_rows == len(by_row)
             assert found.skipped_null_rows == sum(skipped_for_null(constraint, row) for row in new)
             assert _counts_by_row(engine, found, number) == by_row
+            worst = sorted((one["violations"] for one in found.worst), reverse=True)
+            assert worst == sorted(by_row.values(), reverse=True)[: engine.max_samples]
             _check_listing(case, engine, constraint, found, expected)
 
 
@@ -54,4 +56,6 @@ def _check_listing(case: Case, engine: Engine, constraint, found, expected: int)
         else:
             assert pair_violates(constraint, {**missing, **row["t"]}, {**missing, **row["s"]})
             assert row["t_new"] or row["s_new"]
+    ends = {tuple(row[f"{side}_row_ids"][0] for side in "ts" if side in row) for row in listed}
+    assert {tuple(side["row_id"] for side in pair.values()) for pair in found.samples} <= ends
     assert bool(found.samples) == bool(expected)
