@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-LIGHT = {"constraints", "state", "errors", "request", "verdict"}
+LIGHT = {"constraints", "state", "errors", "request", "shipping", "verdict"}
 ROOMS_BELOW = {
     "kernels": {"kernels"},
     "constraints": {"constraints", "errors"},

@@ -2,12 +2,13 @@
 
 ``partner_weights`` takes the rows that ask (queries), the rows that may answer (entries, each with its number of
 rows) and the comparisons between them. Equalities make blocks; each ``!=`` is "all minus the equal ones"; one
-inequality is a prefix sum, two are a sweep, and what is left goes to a k-d tree.
+inequality is a prefix sum, two are a sweep, and what is left goes to a k-d tree. Where the blocks are small enough,
+a scan of them answers sooner than numba can be imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,14 @@ import numpy as np
 from spark_jobs.constraints.model import Op
 from spark_jobs.detection.codes import combine
 
+COMPARE = {
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.GT: np.greater,
+    Op.GE: np.greater_equal,
+}
 _MOST_UNEQUAL = 3
 """Each ``!=`` doubles the number of terms; beyond this many, the tree is cheaper."""
 
@@ -35,6 +44,10 @@ def partner_weights(matches: Sequence[Match], weights: np.ndarray, queries: int)
     equal = [one for one in matches if one.op is Op.EQ]
     unequal = [one for one in matches if one.op is Op.NE]
     ordered = [one for one in matches if one.op not in (Op.EQ, Op.NE)]
+    if len(ordered) > 1 or len(unequal) > _MOST_UNEQUAL:
+        scan = Scan(matches, weights, np.arange(queries))
+        if scan.is_cheap:
+            return scan.count()
     if len(ordered) > 2 or len(unequal) > _MOST_UNEQUAL:
         return Tree(matches, weights).count(matches)
     total = np.zeros(queries, np.int64)
@@ -112,6 +125,71 @@ def _ranks(
         np.searchsorted(placed, block * width + (value - low)),
         order,
     )
+
+
+def find_partners(
+    matches: Sequence[Match], weights: np.ndarray, queries: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Up to ``most`` partners of each of these queries: numbers of queries, numbers of entries."""
+    scan = Scan(matches, weights, queries)
+    return scan.find(most) if scan.is_cheap else Tree(matches, weights).find(matches, queries, most)
+
+
+class Scan:
+    """Some queries against the entries of their blocks, all pairs of a block at once."""
+
+    _MOST_PAIRS = 40_000_000
+    _MOST_BLOCKS = 2_000
+    _PAIRS_AT_ONCE = 4_000_000
+
+    def __init__(self, matches: Sequence[Match], weights: np.ndarray, queries: np.ndarray) -> None:
+        self._queries = queries
+        self._weights = weights
+        self._others = [one for one in matches if one.op is not Op.EQ]
+        equal = [Match(one.query[queries], one.op, one.entry) for one in matches if one.op is Op.EQ]
+        block, entry_block = _blocks(equal, len(queries), len(weights))
+        self._order = np.argsort(block, kind="stable")
+        self._asked, first = np.unique(block[self._order], return_index=True)
+        self._bounds = np.append(first, len(queries))
+        self._entry_order = np.argsort(entry_block, kind="stable")
+        placed = entry_block[self._entry_order]
+        self._starts = np.searchsorted(placed, self._asked, side="left")
+        self._ends = np.searchsorted(placed, self._asked, side="right")
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether there are few pairs, in few blocks."""
+        pairs = np.dot(np.diff(self._bounds), self._ends - self._starts)
+        return len(self._asked) <= self._MOST_BLOCKS and pairs <= self._MOST_PAIRS
+
+    def count(self) -> np.ndarray:
+        """For each query, the total weight of its partners."""
+        counts = np.zeros(len(self._queries), np.int64)
+        for places, entries, pairs in self._blocks_of_pairs():
+            counts[places] = pairs @ self._weights[entries]
+        return counts
+
+    def find(self, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to ``most`` partners of each query: numbers of queries, numbers of entries."""
+        asked, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for places, entries, pairs in self._blocks_of_pairs():
+            pairs &= np.cumsum(pairs, axis=1) <= most
+            query, entry = pairs.nonzero()
+            asked.append(self._queries[places[query]])
+            found.append(entries[entry])
+        return np.concatenate(asked), np.concatenate(found)
+
+    def _blocks_of_pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Block by block: places of queries, numbers of entries, and which of their pairs match."""
+        for number, (start, end) in enumerate(zip(self._starts, self._ends, strict=True)):
+            entries = self._entry_order[start:end]
+            step = max(1, self._PAIRS_AT_ONCE // max(len(entries), 1))
+            for first in range(self._bounds[number], self._bounds[number + 1] if len(entries) else 0, step):
+                places = self._order[first : min(first + step, self._bounds[number + 1])]
+                pairs = np.ones((len(places), len(entries)), bool)
+                for one in self._others:
+                    pairs &= COMPARE[one.op](one.query[self._queries[places]][:, None], one.entry[entries])
+                yield places, entries, pairs
 
 
 class Tree:

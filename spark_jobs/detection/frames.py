@@ -12,20 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.constraints.model import ConstantValue, Op
+from spark_jobs.constraints.model import ConstantValue
 from spark_jobs.detection.bodies import BodyPlan, RowFilter
 from spark_jobs.detection.codes import NULL, codes_of, combine, constant_array, whole
-from spark_jobs.detection.counting import Match, partner_weights
+from spark_jobs.detection.counting import COMPARE, Match, partner_weights
 from spark_jobs.detection.plan import OrderClass
-
-_COMPARE = {
-    Op.EQ: np.equal,
-    Op.NE: np.not_equal,
-    Op.LT: np.less,
-    Op.LE: np.less_equal,
-    Op.GT: np.greater,
-    Op.GE: np.greater_equal,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +57,9 @@ class Frame:
         """Which projections satisfy a predicate over one row (a NULL that it does not take is for ``allows``)."""
         left = self.codes[one.column]
         if one.other is not None:
-            return _COMPARE[one.op](left, self.codes[one.other])
+            return COMPARE[one.op](left, self.codes[one.other])
         assert one.constant is not None
-        return _COMPARE[one.op](left, self.constants[one.column, one.constant])
+        return COMPARE[one.op](left, self.constants[one.column, one.constant])
 
 
 def make_frames(
@@ -133,7 +124,7 @@ def holds(body: BodyPlan, t: Frame, s: Frame, t_chosen: np.ndarray, s_chosen: np
     """Whether a body holds for given pairs of projections."""
     result = t.allows(body, "t")[t_chosen] & s.allows(body, "s")[s_chosen]
     for one in body.comparisons:
-        result &= _COMPARE[one.op](t.codes[one.left][t_chosen], s.codes[one.right][s_chosen])
+        result &= COMPARE[one.op](t.codes[one.left][t_chosen], s.codes[one.right][s_chosen])
     return result
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.detection.bodies import BodyPlan
 from spark_jobs.detection.codes import whole
-from spark_jobs.detection.counting import Tree
+from spark_jobs.detection.counting import find_partners
 from spark_jobs.detection.frames import Frame, holds, matches_of
 from spark_jobs.detection.plan import ConstraintPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally
@@ -127,7 +127,7 @@ def _search(
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     share = -(-2 * most // len(worst))
     matches = matches_of(body, asking, answering, np.arange(asking.size), entries)
-    asked, found = Tree(matches, answering.weights[entries]).find(matches, worst, min(share, len(entries)))
+    asked, found = find_partners(matches, answering.weights[entries], worst, min(share, len(entries)))
     return asked, entries[found]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.constraints.model import Op
 from spark_jobs.detection.codes import combine
-from spark_jobs.detection.counting import Match, Tree, partner_weights
+from spark_jobs.detection.counting import Match, Scan, Tree, partner_weights
 
 _HOLDS = {
     Op.EQ: operator.eq,
@@ -46,16 +47,17 @@ def test_weights_and_partners_equal_those_over_all_pairs(
     pairs = _pairs(matches, queries, entries)
     expected = (pairs * weights).sum(axis=1)
     assert (partner_weights(matches, weights, queries) == expected).all()
+    with patch.object(Scan, "is_cheap", False):
+        assert (partner_weights(matches, weights, queries) == expected).all()
     if matches and queries and entries:
-        tree = Tree(matches, weights)
+        scan, tree = Scan(matches, weights, np.arange(queries)), Tree(matches, weights)
+        assert (scan.count() == expected).all()
         assert (tree.count(matches) == expected).all()
-        asked, found = tree.find(matches, np.arange(queries), entries)
-        assert set(zip(asked.tolist(), found.tolist(), strict=True)) == set(
-            zip(*map(np.ndarray.tolist, pairs.nonzero()), strict=True)
-        )
-        asked, found = tree.find(matches, np.arange(queries), 2)
-        assert pairs[asked, found].all()
-        assert (np.bincount(asked, minlength=queries) == np.minimum(pairs.sum(axis=1), 2)).all()
+        for most in (2, entries):
+            for asked, found in (scan.find(most), tree.find(matches, np.arange(queries), most)):
+                assert pairs[asked, found].all()
+                assert len(set(zip(asked.tolist(), found.tolist(), strict=True))) == len(asked)
+                assert (np.bincount(asked, minlength=queries) == np.minimum(pairs.sum(axis=1), most)).all()
 
 
 @given(

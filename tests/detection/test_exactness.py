@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.detection.counting import Scan
 from spark_jobs.detection.staging import LOAD_BITS
 from tests.detection.engine import Engine
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
 from tests.detection.strategies import Case, cases
 
 
-@given(case=cases(), units=st.sampled_from([1, 1, 3]))
-def test_every_count_equals_brute_force_after_every_load(case: Case, units: int) -> None:
+@given(case=cases(), units=st.sampled_from([1, 1, 3]), cheap=st.booleans())
+def test_every_count_equals_brute_force_after_every_load(case: Case, units: int, cheap: bool) -> None:
+    with patch.object(Scan, "is_cheap", cheap):
+        _check(case, units)
+
+
+def _check(case: Case, units: int) -> None:
     engine = Engine(case.constraint_set, case.schema, units=units)
     seen = list(accumulate(case.loads, initial=[]))
     for number, (old, new) in enumerate(zip(seen, case.loads, strict=False), start=1):
