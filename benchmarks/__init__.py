@@ -1,0 +1,1 @@
+"""What the gate costs, measured: ``make bench``."""

@@ -1,0 +1,7 @@
+"""``make bench``: every benchmark there is."""
+
+import sys
+
+from benchmarks.gate import main
+
+sys.exit(main())
