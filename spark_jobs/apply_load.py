@@ -23,9 +23,9 @@ from spark_jobs.constraints.files import check_columns, load_constraints, to_map
 from spark_jobs.constraints.model import ConstraintSet
 from spark_jobs.constraints.normalise import meaning
 from spark_jobs.continuity import carried_totals, changed_rules, check_continuity, check_table
+from spark_jobs.detection.sources import first_line
 from spark_jobs.errors import ChangesError, DcError, RequestError
 from spark_jobs.request import Request
-from spark_jobs.sources import first_line
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, read_current
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import SCHEMA_VERSION, Verdict, decide
@@ -65,9 +65,9 @@ def apply_load(spark: SparkSession, request: Request | Mapping[str, Any]) -> Ver
     if not isinstance(request, Request):
         request = Request.from_mapping(request)
     from spark_jobs.detection.plan import make_plan
+    from spark_jobs.detection.sources import column_types, instant_in, read_changes
     from spark_jobs.detection.spark import fingerprint_load, stage_load
     from spark_jobs.shipping import ship_engine
-    from spark_jobs.sources import column_types, instant_in, read_changes
 
     ship_engine(spark)
     clock = Clock()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.plan import Plan
+from spark_jobs.detection.sources import first_line, kept, row_hash, spark_errors
 from spark_jobs.detection.staging import (
     CHANGE_TYPE,
     ROW_GROUP,
@@ -23,7 +24,6 @@ from spark_jobs.detection.steps import DOCUMENT_SCHEMA, Encode, Probe, ReportSte
 from spark_jobs.detection.work import MESSAGE_SCHEMA, Work
 from spark_jobs.errors import ChangesError
 from spark_jobs.request import Changes
-from spark_jobs.sources import first_line, kept, row_hash, spark_errors
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
