@@ -17,7 +17,7 @@ import psutil  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 MASTER = "local[2]"
-SAMPLE_EVERY = 0.2
+SAMPLE_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def test_the_verdict_names_the_rules_that_were_broken_and_the_rows(outcomes):
     assert all(one["row"]["id"] > 21_000 for one in phone.worst_rows)
     for rule in broken.values():
         assert Path(rule.violations).exists()
-        assert Path(rule.violating_rows_listed).exists()
+        assert all(Path(path).exists() for path in rule.violating_rows_listed)
 
 
 def test_the_summary_is_in_xcom_also_after_the_failure(outcomes):
