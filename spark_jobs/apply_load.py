@@ -127,7 +127,7 @@ def _check(
 ) -> tuple[Verdict, Snapshot]:
     """Find what the load violates, judge it, and make the snapshot that is to be committed."""
     from spark_jobs.detection.spark import detect, make_work
-    from spark_jobs.judging import RowNames, add_up, judge, load_names
+    from spark_jobs.judging import RowNames, add_up, judge
 
     if staged.not_inserts:
         raise ChangesError(
@@ -138,33 +138,14 @@ def _check(
     number = before.number + 1
     kept = {index_id: tuple(before.files_of("index", index_id)) for index_id in plan.indexes}
     with clock.step("probe"):
-        work = make_work(
-            storage,
-            plan,
-            number,
-            staged,
-            kept,
-            max_listed=request.max_listed,
-            max_samples=request.max_samples,
-            mask=request.mask,
-        )
+        work = make_work(storage, plan, number, staged, kept, request)
         findings, index_files = add_up(detect(spark, work), len(constraint_set.constraints))
     rows_files = [*before.files_of("rows"), *staged.files]
-    names = RowNames(storage, rows_files, plan.key, load_names(before.loads, number, request.load_id), request.mask)
-    carried = carried_totals(before, constraint_set)
     with clock.step("judge"):
-        constraints = [
-            judge(
-                constraint,
-                found,
-                before=carried.get(constraint.name, 0),
-                load_rows=staged.rows,
-                max_samples=request.max_samples,
-                names=names,
-                storage=storage,
-            )
-            for constraint, found in zip(constraint_set.constraints, findings, strict=True)
-        ]
+        load_ids = {one.number: one.load_id for one in before.loads} | {number: request.load_id}
+        names = RowNames(storage, rows_files, plan.key, load_ids, request.mask)
+        carried = carried_totals(before, constraint_set)
+        constraints = judge(constraint_set, findings, carried, staged.rows, request.max_samples, names)
     verdict = Verdict(
         table=constraint_set.table,
         load_id=request.load_id,
@@ -177,19 +158,24 @@ def _check(
         seconds=clock.total,
         notes=changed_rules(before, constraint_set),
     )
+    load = _stored_load(storage, verdict, staged, [file for found in findings for file in found.files])
+    files = [*rows_files, *(file for files in kept.values() for file in files), *index_files]
+    return verdict, _next_snapshot(before, constraint_set, plan, verdict, load, files)
+
+
+def _stored_load(storage: Storage, verdict: Verdict, staged: StagedLoad, files: list[DataFile]) -> Load:
+    """Write the verdict, and say in which load it belongs."""
     document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
-    stored = storage.write(f"verdicts/{number:020d}-{uuid.uuid4().hex}.json", document)
-    load = Load(
-        number=number,
-        load_id=request.load_id,
+    stored = storage.write(f"verdicts/{verdict.snapshot:020d}-{uuid.uuid4().hex}.json", document)
+    return Load(
+        number=verdict.snapshot,
+        load_id=verdict.load_id,
         fingerprint=staged.fingerprint,
         inserted=staged.rows,
         deleted=0,
         verdict=stored.path,
-        files=[file for found in findings for file in found.files],
+        files=files,
     )
-    files = [*rows_files, *(file for files in kept.values() for file in files), *index_files]
-    return verdict, _next_snapshot(before, constraint_set, plan, verdict, load, files)
 
 
 def _next_snapshot(

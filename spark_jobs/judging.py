@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.constraints.model import Constraint, Tolerance
+from spark_jobs.constraints.model import Constraint, ConstraintSet, Tolerance
 from spark_jobs.constraints.printer import formula
-from spark_jobs.state.snapshots import DataFile, Load
+from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import MASKED, ConstraintVerdict, within
 
@@ -71,7 +71,7 @@ class RowNames:
         loads: Mapping[int, str],
         mask: Sequence[str],
     ) -> None:
-        self._storage, self._files, self._key, self._loads = storage, files, key, loads
+        self.storage, self._files, self._key, self._loads = storage, files, key, loads
         self._masked = {name.lower() for name in mask}
 
     def look_up(self, row_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -95,7 +95,7 @@ class RowNames:
         from spark_jobs.detection.report import json_rows
         from spark_jobs.detection.runs import Reader
 
-        reader = Reader(self._storage, file)
+        reader = Reader(self.storage, file)
         places = np.array(row_ids) - (file.first_row_id or 0)
         starts = reader.group_starts
         group_of = np.searchsorted(starts, places, side="right") - 1
@@ -119,16 +119,23 @@ def _load_number(row_id: int) -> int:
 
 
 def judge(
-    constraint: Constraint,
-    findings: Findings,
-    *,
-    before: int,
+    constraint_set: ConstraintSet,
+    findings: Sequence[Findings],
+    carried: Mapping[str, int],
     load_rows: int,
     max_samples: int,
     names: RowNames,
-    storage: Storage,
+) -> list[ConstraintVerdict]:
+    """The verdict on each constraint; ``carried`` is how many violations it had before."""
+    return [
+        _judge_one(constraint, found, carried.get(constraint.name, 0), load_rows, max_samples, names)
+        for constraint, found in zip(constraint_set.constraints, findings, strict=True)
+    ]
+
+
+def _judge_one(
+    constraint: Constraint, findings: Findings, before: int, load_rows: int, max_samples: int, names: RowNames
 ) -> ConstraintVerdict:
-    """The verdict on one constraint."""
     tolerance = constraint.tolerance
     worst = sorted(findings.worst, key=lambda one: (-one["violations"], one["row_id"]))[:max_samples]
     samples = findings.samples[:max_samples]
@@ -165,8 +172,8 @@ def judge(
             for pair in samples
         ],
         worst_rows=[{"row": row_names[one["row_id"]], "violations": one["violations"]} for one in worst],
-        violations=next(map(storage.locate, findings.paths("violations")), None),
-        violating_rows_listed=[storage.locate(path) for path in findings.paths("violating_rows")],
+        violations=next(map(names.storage.locate, findings.paths("violations")), None),
+        violating_rows_listed=[names.storage.locate(path) for path in findings.paths("violating_rows")],
     )
 
 
@@ -180,8 +187,3 @@ def _row_tolerance(tolerance: Tolerance) -> int | str | None:
     if tolerance.max_violating_share is not None:
         return f"{(tolerance.max_violating_share * 100).normalize():f}%"
     return tolerance.max_violating_rows
-
-
-def load_names(loads: Sequence[Load], number: int, load_id: str) -> dict[int, str]:
-    """Which load has which number, this one included."""
-    return {one.number: one.load_id for one in loads} | {number: load_id}

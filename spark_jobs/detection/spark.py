@@ -23,7 +23,7 @@ from spark_jobs.detection.staging import (
 from spark_jobs.detection.steps import DOCUMENT_SCHEMA, Encode, Probe, ReportStep
 from spark_jobs.detection.work import MESSAGE_SCHEMA, Work
 from spark_jobs.errors import ChangesError
-from spark_jobs.request import Changes
+from spark_jobs.request import Changes, Request
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
@@ -90,10 +90,7 @@ def make_work(
     load: int,
     staged: StagedLoad,
     index_files: Mapping[str, tuple[DataFile, ...]],
-    *,
-    max_listed: int,
-    max_samples: int,
-    mask: tuple[str, ...],
+    request: Request,
 ) -> Work:
     """What the workers need to know, with the work cut up by its size."""
     spread = spread_of(plan, index_files, staged.rows)
@@ -116,9 +113,9 @@ def make_work(
         writers=writers,
         probe_tasks=min(units, math.ceil(max(entries + added, 1) / _PROBE_ROWS)),
         report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS)),
-        max_listed=max_listed,
-        max_samples=max_samples,
-        mask=mask,
+        max_listed=request.max_listed,
+        max_samples=request.max_samples,
+        mask=request.mask,
     )
 
 

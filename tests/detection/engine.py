@@ -20,6 +20,7 @@ from spark_jobs.detection.spark import make_work
 from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
 from spark_jobs.detection.steps import Encode, Probe, ReportStep
 from spark_jobs.judging import Findings, add_up
+from spark_jobs.request import Changes, Request
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
@@ -50,16 +51,16 @@ class Engine:
         staged = gather(
             [_document(self._stage(part, number)) for number, part in enumerate(_parts(rows))], self.loads, []
         )
-        work = make_work(
-            self.storage,
-            self.plan,
-            self.loads,
-            staged,
-            self.index_files,
+        request = Request(
+            state=self.storage.uri,
+            load_id=str(self.loads),
+            changes=Changes(path="in memory"),
+            constraints="in memory",
             max_listed=self.max_listed,
             max_samples=self.max_samples,
             mask=self.mask,
         )
+        work = make_work(self.storage, self.plan, self.loads, staged, self.index_files, request)
         if self.units > 1:
             spread = {number: self._forced(number) for number in work.spread}
             units = [one.units for one in spread.values()]
