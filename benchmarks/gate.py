@@ -192,7 +192,8 @@ def warm(table: Table, rounds: int) -> list[Line]:
 def parsing(folder: Path, rounds: int) -> list[Line]:
     """What a DAG file pays: the import, and a large constraint file."""
 
-    _, _, added = measure(rounds)
+    _, empty, added = measure(rounds)
+    paid = empty + added
     path = folder / "rules.yml"
     path.write_text(many_rules(1_000))
     seconds = []
@@ -200,9 +201,9 @@ def parsing(folder: Path, rounds: int) -> list[Line]:
         started = time.monotonic()
         assert len(load_constraints(str(path)).constraints) == 1_000
         seconds.append(time.monotonic() - started)
-    on_top = "on top of importing `SparkSubmitOperator`"
+    parts = f"over importing `SparkSubmitOperator`: Airflow's first DAG {empty:.0f} ms, the gate {added:.0f} ms"
     return [
-        Line("DAG file with one gate", on_top, f"{added:.0f} ms", "under 150 ms", added < 150),
+        Line("DAG file with one gate", parts, f"{paid:.0f} ms", "under 150 ms", paid < 150),
         Line("1,000 rules", "parse of the file", f"{median(seconds):.2f} s", "under 0.5 s", median(seconds) < 0.5),
     ]
 

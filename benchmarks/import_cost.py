@@ -50,7 +50,8 @@ def main() -> None:
     print("what                                              ms")
     print(f"importing SparkSubmitOperator                 {parent:6.0f}")
     print(f"Airflow's own: the first DAG, empty           {empty:6.0f}")
-    print(f"ours: the provider, and a DAG with one gate   {added:6.0f}   (limit 150)")
+    print(f"ours: the provider, and a DAG with one gate   {added:6.0f}")
+    print(f"both, over importing SparkSubmitOperator      {empty + added:6.0f}   (limit 150)")
 
 
 if __name__ == "__main__":

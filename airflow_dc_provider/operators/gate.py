@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,17 +10,16 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, XComArg
 
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
-from airflow_dc_provider.preflight import is_local, local_environment, spark_connection
-from airflow_dc_provider.report import plain, summary, verdict_lines, violation_message, warning_message
-from airflow_dc_provider.runs import Run, exchange
 from spark_jobs.constraints.files import load_constraints, to_mapping
 from spark_jobs.errors import DcError, RequestError, did_you_mean
 from spark_jobs.request import Request
-from spark_jobs.shipping import application, build_engine_zip
-from spark_jobs.verdict import SCHEMA_VERSION, Verdict
 
+# What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection, Context
+
+    from airflow_dc_provider.runs import Run
+    from spark_jobs.verdict import Verdict
 
 _ON_VIOLATION = ("fail", "warn")
 _LATER = ("skip", "ask")
@@ -102,6 +100,12 @@ class DcGateOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, say what it found, and raise when the gate is closed."""
+        import tempfile
+
+        from airflow_dc_provider.preflight import spark_connection
+        from airflow_dc_provider.report import summary, verdict_lines, violation_message, warning_message
+        from airflow_dc_provider.runs import exchange
+
         connection = spark_connection(self._conn_id)
         request = self._request()
         self._prepare_spark(connection)
@@ -123,6 +127,9 @@ class DcGateOperator(SparkSubmitOperator):
 
     def _submit(self, context: Context, run: Run, folder: Path) -> Verdict:
         """Run the job and read its verdict; the job's error, or what Spark said last, when there is none."""
+        from airflow_dc_provider.report import plain
+        from spark_jobs.shipping import application, build_engine_zip
+
         self.application = application()
         self.application_args = ["--request", run.request, "--result", run.result]
         self.py_files = ",".join(filter(None, [self.py_files, str(build_engine_zip(folder))]))
@@ -143,6 +150,8 @@ class DcGateOperator(SparkSubmitOperator):
 
     def _prepare_spark(self, connection: Connection) -> None:
         """Quiet settings, and for Spark on this machine an environment in which it starts, and fast."""
+        from airflow_dc_provider.preflight import is_local, local_environment
+
         settings = dict(_QUIET)
         if is_local(connection):
             binary = self._spark_binary or connection.extra_dejson.get("spark-binary") or "spark-submit"
@@ -235,6 +244,8 @@ def settled(value: Any) -> Any:
 
 def read_verdict(document: dict[str, Any]) -> Verdict:
     """The verdict in a result document; raises the job's own error when it holds one."""
+    from spark_jobs.verdict import SCHEMA_VERSION, Verdict
+
     if error := document.get("error"):
         raise DcGateError(error.get("message", "The job failed."), hint=error.get("hint", ""))
     if document.get("schema_version") != SCHEMA_VERSION:
@@ -248,6 +259,8 @@ def read_verdict(document: dict[str, Any]) -> Verdict:
 
 def no_verdict(failure: Exception | None) -> DcGateError:
     """The error for a job that left nothing: what Spark said last."""
+    from airflow_dc_provider.report import plain
+
     if failure is None:
         return DcGateError(
             "spark-submit succeeded, but the job left no verdict.",
