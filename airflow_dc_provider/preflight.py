@@ -49,6 +49,17 @@ def is_local(connection: Connection) -> bool:
     return connection.conn_type == "spark" and _LOCAL_MASTER.fullmatch(connection.host or "") is not None
 
 
+def check_the_driver_is_here(deploy_mode: str | None) -> None:
+    """Refuse to hand credentials to a driver elsewhere: spark-submit's own environment does not reach it."""
+    if deploy_mode == "cluster":
+        raise DcGateError(
+            "state_conn_id cannot be used in deploy mode 'cluster': credentials would reach the driver only as "
+            "arguments of spark-submit, which everybody on the machine and on the cluster can read.",
+            hint="Leave state_conn_id out and give the cluster access of its own to the state's filesystem (an "
+            "instance role, a workload identity, fsspec's configuration files); or use deploy mode 'client'.",
+        )
+
+
 def local_environment(binary: str, env_vars: Mapping[str, str]) -> dict[str, str]:
     """What spark-submit needs in its environment besides ``env_vars``; complains of what is missing."""
     environment = {**os.environ, **env_vars}

@@ -56,11 +56,14 @@ def summary(verdict: Verdict, state: str) -> dict[str, Any]:
         "load_id": verdict.load_id,
         "snapshot": verdict.snapshot,
         "replayed": verdict.replayed,
+        "replaced": verdict.replaced,
+        "discarded": verdict.discarded,
         "decision": verdict.decision,
         "rows": dict(verdict.rows),
         "constraints": {
             rule.name: {
                 "new_violations": rule.new_violations,
+                "removed_violations": rule.removed_violations,
                 "total_violations": rule.total_violations,
                 "violating_rows": rule.violating_rows,
                 "passed": rule.passed,
@@ -68,14 +71,15 @@ def summary(verdict: Verdict, state: str) -> dict[str, Any]:
             }
             for rule in verdict.constraints
         },
+        "quarantine": verdict.quarantine,
         "state": state,
         "seconds": dict(verdict.seconds),
     }
 
 
 def verdict_lines(verdict: Verdict, state: str) -> list[str]:
-    """The verdict for the log: one line of facts, a table of the rules, and notes."""
-    lines = [facts_line(verdict, state), *rule_table(verdict)]
+    """The verdict for the log: one line of facts, a table of the rules, where rows went, and notes."""
+    lines = [facts_line(verdict, state), *rule_table(verdict), *quarantine_lines(verdict)]
     lines += [f"Note: {plain(note, MAX_TEXT)}" for note in verdict.notes]
     return lines
 
@@ -84,13 +88,22 @@ def facts_line(verdict: Verdict, state: str) -> str:
     """Load, decision, rows, snapshot, time."""
     rows = verdict.rows
     changed = [f"{rows.get('inserted', 0):,} inserted"]
-    if rows.get("deleted"):
-        changed.append(f"{rows['deleted']:,} deleted")
+    for name, words in (
+        ("deleted", "deleted"),
+        ("missing_deletes", "to delete were not there"),
+        ("replaced_keys", "replaced by their key"),
+    ):
+        if rows.get(name):
+            changed.append(f"{rows[name]:,} {words}")
     facts = [
         f"Load {plain(verdict.load_id)} of table {plain(verdict.table)}: {verdict.decision.upper()}",
         f"rows: {', '.join(changed)}, {rows.get('total', 0):,} in all",
         f"snapshot {verdict.snapshot} of {plain(state, MAX_TEXT)}",
     ]
+    if verdict.replaced:
+        facts.append("it replaces an earlier attempt with other rows")
+    if verdict.discarded:
+        facts.append("discarded: its rows are not in the state")
     if verdict.replayed:
         facts.append("applied before with the same rows: this is the stored verdict")
     elif "total" in verdict.seconds:
@@ -104,12 +117,16 @@ def rule_table(verdict: Verdict) -> list[str]:
     ordered = verdict.broken + sorted(clean, key=lambda rule: -rule.new_violations)
     if not ordered:
         return []
-    cells = [["rule", "severity", "new", "total", "violating rows", "decision"]]
+    counts = {"new": "new_violations", "removed": "removed_violations"}
+    if not any(rule.removed_violations for rule in ordered):
+        del counts["removed"]
+    counts |= {"total": "total_violations", "violating rows": "violating_rows"}
+    cells = [["rule", "severity", *counts, "decision"]]
     for rule in ordered[:MAX_RULES_IN_TABLE]:
         decision = "pass" if rule.passed else ("FAIL" if rule.severity == "error" else "WARN")
-        numbers = (rule.new_violations, rule.total_violations, rule.violating_rows)
-        cells.append([plain(rule.name, 60), rule.severity, *(f"{number:,}" for number in numbers), decision])
-    lines = align(cells, right=(2, 3, 4))
+        numbers = (f"{getattr(rule, name):,}" for name in counts.values())
+        cells.append([plain(rule.name, 60), rule.severity, *numbers, decision])
+    lines = align(cells, right=range(2, 2 + len(counts)))
     if len(ordered) > MAX_RULES_IN_TABLE:
         rest = ordered[MAX_RULES_IN_TABLE:]
         broken = sum(not rule.passed for rule in rest)
@@ -117,10 +134,22 @@ def rule_table(verdict: Verdict) -> list[str]:
     return lines
 
 
+def quarantine_lines(verdict: Verdict) -> list[str]:
+    """Where the load's rows were put apart, if they were."""
+    if verdict.quarantine is None:
+        return []
+    return [
+        f"Quarantine: {counted(verdict.quarantine[f'{part}_rows'], f'{part} row')} (Parquet) in "
+        f"{plain(verdict.quarantine[part], MAX_TEXT)}"
+        for part in ("violating", "clean")
+    ]
+
+
 def violation_message(verdict: Verdict, state: str) -> str:
     """What is wrong, with examples, where the rest is, and what to do: all that a person needs at night."""
     lines = [f"{_broke(verdict)} The gate is closed: tasks behind it do not run.", *_detail_lines(verdict)]
-    return "\n".join(lines + next_steps(state))
+    apart = quarantine_lines(verdict)
+    return "\n".join(lines + apart + [""] * bool(apart) + next_steps(verdict, state))
 
 
 def warning_message(verdict: Verdict) -> str:
@@ -201,14 +230,25 @@ def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
     return align(cells)
 
 
-def next_steps(state: str) -> list[str]:
+def next_steps(verdict: Verdict, state: str) -> list[str]:
     """What a person can do about a closed gate."""
+    if verdict.discarded:
+        mend = [
+            "  - The data is wrong: mend it where it comes from and run this task again under the same load_id. "
+            "The load was discarded: the state is as it was before it.",
+        ]
+    else:
+        mend = [
+            "  - The data is wrong: mend it where it comes from and run this task again under the same load_id. "
+            "The mended rows replace these, as if these had never been.",
+            "  - The load shall not be in the table: take it out there, and out of the state with "
+            f"DcRetractLoadOperator(load_id={plain(verdict.load_id)!r}, state={plain(state, MAX_TEXT)!r}).",
+        ]
     return [
         "What to do:",
-        "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run.",
+        *mend,
         "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or "
-        "severity: warn. It counts from the next load on; running this task again gives this verdict again.",
-        "  - The data is wrong: mend it where it comes from. The state has this load's rows and does not "
-        f"forget them: once the table is mended, give the gate a new state folder (now "
-        f"{plain(state, MAX_TEXT)}) and load the table into it from its beginning.",
+        "severity: warn. It counts from the next load on; to have this one judged anew, take it out of the state with "
+        "DcRetractLoadOperator and run this task again.",
+        "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run.",
     ]

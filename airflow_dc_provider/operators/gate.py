@@ -6,31 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, XComArg
+from airflow.providers.common.compat.sdk import XComArg
 
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
+from airflow_dc_provider.operators.base import DcSparkOperator, check_choice, check_folder, is_open, settled
 from spark_jobs.constraints.files import load_constraints, to_mapping
-from spark_jobs.errors import DcError, RequestError, did_you_mean
+from spark_jobs.errors import DcError
 from spark_jobs.request import Request
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Connection, Context
+    from airflow.providers.common.compat.sdk import Context
 
-    from airflow_dc_provider.runs import Run
     from spark_jobs.verdict import Verdict
 
 _ON_VIOLATION = ("fail", "warn")
 _LATER = ("skip", "ask")
-_SET_BY_THE_GATE = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
-_QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
-# A driver that lives for seconds starts faster without the optimising compiler and a parallel collector.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_LAST_LINES = 20
 
 
-class DcGateOperator(SparkSubmitOperator):
+class DcGateOperator(DcSparkOperator):
     """
     Check a load against the rules of its table and all rows loaded before; fail when it breaks one.
 
@@ -41,9 +35,18 @@ class DcGateOperator(SparkSubmitOperator):
     :param changes: Where the load's rows are: ``path`` (with ``format`` and ``options``), ``table`` or
         ``sql``, and ``where``. (templated)
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
-    :param load_id: The load's name for ever; the same name with the same rows gives the stored verdict.
-        (templated)
+    :param load_id: The load's name for ever. The same name with the same rows gives the stored verdict, with
+        other rows it replaces the earlier attempt. (templated)
     :param on_violation: ``fail`` closes the gate on a broken rule of severity error, ``warn`` only says so.
+    :param table: Where the whole table is as it was before this load, in the form of ``changes``: needed once
+        when a rule is added that reads columns which the state does not have. (templated)
+    :param rejected_load: ``keep``: the rows of a load that fails are in the table, so they stay in the state.
+        ``discard``: they never reach the table, so the state is left as it was.
+    :param missing_deletes: ``error`` or ``ignore`` deletes of rows that are not there.
+    :param duplicate_keys: ``error``, or ``replace``: an insert of a key that is there replaces its row.
+    :param quarantine: A folder for the load's violating rows and the clean rest, as two Parquet folders.
+        (templated)
+    :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.
     :param max_listed: How many violations a rule and load are listed at most; counts are always exact.
     :param max_samples: How many examples a rule are in the verdict at most.
@@ -54,17 +57,14 @@ class DcGateOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = (
         "constraints",
         "changes",
-        "state",
         "load_id",
+        "table",
+        "quarantine",
         "mask",
-        *SparkSubmitOperator.template_fields,
+        *DcSparkOperator.template_fields,
     )
-    # What the gate adds to; mypy does not see the parent's own.
-    conf: dict[Any, Any] | None
-    env_vars: dict[str, Any] | None
-    py_files: str | None
-
-    template_fields_renderers: ClassVar[dict[str, str]] = {"constraints": "yaml", "changes": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {"constraints": "yaml", "changes": "json", "table": "json"}
+    answer: ClassVar[str] = "verdict"
 
     def __init__(
         self,
@@ -74,7 +74,11 @@ class DcGateOperator(SparkSubmitOperator):
         state: str,
         load_id: str = "{{ run_id }}",
         on_violation: str = "fail",
-        conn_id: str = "spark_default",
+        table: Mapping[str, Any] | None = None,
+        rejected_load: str = "keep",
+        missing_deletes: str = "error",
+        duplicate_keys: str = "error",
+        quarantine: str | None = None,
         max_listed: int = 10_000,
         max_samples: int = 20,
         mask: Sequence[str] = (),
@@ -82,16 +86,16 @@ class DcGateOperator(SparkSubmitOperator):
         name: str = "dc_gate",
         **kwargs: Any,
     ) -> None:
-        for own in _SET_BY_THE_GATE:
-            if kwargs.pop(own, None):
-                raise ValueError(f"DcGateOperator sets '{own}' itself: leave it out.")
-        # A driver found again by a retry would write its verdict where the first try looked for it.
-        super().__init__(conn_id=conn_id, name=name, durable=False, **kwargs)
+        super().__init__(state=state, name=name, **kwargs)
         self.constraints = constraints
         self.changes = changes
-        self.state = state
         self.load_id = load_id
         self.on_violation = on_violation
+        self.table = table
+        self.rejected_load = rejected_load
+        self.missing_deletes = missing_deletes
+        self.duplicate_keys = duplicate_keys
+        self.quarantine = quarantine
         self.max_listed = max_listed
         self.max_samples = max_samples
         self.mask = mask
@@ -100,20 +104,17 @@ class DcGateOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, say what it found, and raise when the gate is closed."""
-        import tempfile
-
-        from airflow_dc_provider.preflight import spark_connection
         from airflow_dc_provider.report import summary, verdict_lines, violation_message, warning_message
-        from airflow_dc_provider.runs import exchange
+        from spark_jobs.verdict import Verdict
 
-        connection = spark_connection(self._conn_id)
         request = self._request()
-        self._prepare_spark(connection)
-        with exchange(request.state, request.to_dict()) as run, tempfile.TemporaryDirectory() as folder:
-            verdict = self._submit(context, run, Path(folder))
+        verdict = Verdict.from_dict(self.run_job(context, request.to_dict(), job="apply_load"))
         result = summary(verdict, request.state)
         # Before anything is raised: a failed task keeps what it has pushed.
         context["ti"].xcom_push(key="verdict", value=result)
+        for part in ("violating", "clean"):
+            if verdict.quarantine is not None:
+                context["ti"].xcom_push(key=f"quarantine_{part}", value=verdict.quarantine[part])
         for line in verdict_lines(verdict, request.state):
             self.log.info("%s", line)
         if closes(verdict, self.on_violation):
@@ -125,46 +126,12 @@ class DcGateOperator(SparkSubmitOperator):
             self.log.warning("%s", warning_message(verdict))
         return result
 
-    def _submit(self, context: Context, run: Run, folder: Path) -> Verdict:
-        """Run the job and read its verdict; the job's error, or what Spark said last, when there is none."""
-        from airflow_dc_provider.report import plain
-        from spark_jobs.shipping import application, build_engine_zip
-
-        self.application = application()
-        self.application_args = ["--request", run.request, "--result", run.result]
-        self.py_files = ",".join(filter(None, [self.py_files, str(build_engine_zip(folder))]))
-        failure: Exception | None = None
-        self.log.info("::group::Spark")
-        try:
-            super().execute(context)
-        except (AirflowException, RuntimeError) as error:
-            failure = error
-        finally:
-            self.log.info("::endgroup::")
-        document = run.read_result()
-        if document is None:
-            raise no_verdict(failure) from failure
-        if failure is not None and "error" not in document:
-            self.log.warning("spark-submit failed after the job had written its verdict: %s", plain(str(failure), 500))
-        return read_verdict(document)
-
-    def _prepare_spark(self, connection: Connection) -> None:
-        """Quiet settings, and for Spark on this machine an environment in which it starts, and fast."""
-        from airflow_dc_provider.preflight import is_local, local_environment
-
-        settings = dict(_QUIET)
-        if is_local(connection):
-            binary = self._spark_binary or connection.extra_dejson.get("spark-binary") or "spark-submit"
-            env_vars = {name: str(value) for name, value in (self.env_vars or {}).items()}
-            self.env_vars = {**env_vars, **local_environment(binary, env_vars)}
-            if not self.properties_file:
-                settings["spark.driver.extraJavaOptions"] = _SHORT_LIVED
-        self.conf = {**settings, **(self.conf or {})}
-
     def _request(self) -> Request:
         """The request, once all is rendered; constraints go by value, so Spark needs no constraint file."""
         try:
-            check_state(self.state)
+            check_folder("state", self.state)
+            if self.quarantine is not None:
+                check_folder("quarantine", self.quarantine)
             rules = to_mapping(load_constraints(self._constraint_source()))
             return Request.from_mapping({**self._document(), "constraints": rules})
         except DcError as error:
@@ -179,6 +146,11 @@ class DcGateOperator(SparkSubmitOperator):
             "max_listed": self.max_listed,
             "max_samples": self.max_samples,
             "mask": self.mask,
+            "rejected_load": self.rejected_load,
+            "missing_deletes": self.missing_deletes,
+            "duplicate_keys": self.duplicate_keys,
+            "table": self.table,
+            "quarantine": self.quarantine,
         }
 
     def _constraint_source(self) -> str | Mapping[str, Any]:
@@ -190,11 +162,10 @@ class DcGateOperator(SparkSubmitOperator):
     def _check_what_is_known(self) -> None:
         """At DAG parse: refuse what cannot become right by rendering."""
         check_on_violation(self.on_violation)
-        if not is_open(self.state):
-            check_state(self.state)
-        changes = {"path": "later"} if isinstance(self.changes, XComArg) else settled(self.changes)
-        later: dict[str, Any] = {"changes": changes}
-        for name, stand_in in (("state", "later"), ("constraints", "later"), ("mask", ())):
+        if self.quarantine is not None and not is_open(self.quarantine):
+            check_folder("quarantine", self.quarantine)
+        later: dict[str, Any] = {"changes": settled(self.changes), "table": settled(self.table)}
+        for name, stand_in in (("state", "later"), ("constraints", "later"), ("quarantine", "later"), ("mask", ())):
             if isinstance(getattr(self, name), XComArg):
                 later[name] = stand_in
         Request.from_mapping({**self._document(), **later})
@@ -213,58 +184,4 @@ def check_on_violation(value: str) -> None:
     """Refuse what the gate does not know."""
     if value in _LATER:
         raise ValueError(f"on_violation='{value}' comes in a later version; today it is one of {_ON_VIOLATION}.")
-    if value not in _ON_VIOLATION:
-        hint = did_you_mean(str(value), _ON_VIOLATION)
-        raise ValueError(f"on_violation is {value!r}, and must be one of {_ON_VIOLATION}. {hint}")
-
-
-def check_state(value: Any) -> None:
-    """Refuse a relative path: it would be another, empty state wherever a worker happens to start."""
-    if not isinstance(value, str) or not ("://" in value or Path(value).is_absolute()):
-        raise RequestError(f"state is {value!r}, and must be an absolute path or a URI such as s3://bucket/state/tax.")
-
-
-def is_open(value: Any) -> bool:
-    """Whether a value is known only once the task runs."""
-    if isinstance(value, str):
-        return "{{" in value or "{%" in value
-    if isinstance(value, Mapping):
-        return any(is_open(one) for one in value.values())
-    if isinstance(value, list | tuple):
-        return any(is_open(one) for one in value)
-    return isinstance(value, XComArg)
-
-
-def settled(value: Any) -> Any:
-    """A value with a text in place of each result of another task, so that its form can be checked."""
-    if isinstance(value, Mapping):
-        return {name: settled(one) for name, one in value.items()}
-    return "later" if isinstance(value, XComArg) else value
-
-
-def read_verdict(document: dict[str, Any]) -> Verdict:
-    """The verdict in a result document; raises the job's own error when it holds one."""
-    from spark_jobs.verdict import SCHEMA_VERSION, Verdict
-
-    if error := document.get("error"):
-        raise DcGateError(error.get("message", "The job failed."), hint=error.get("hint", ""))
-    if document.get("schema_version") != SCHEMA_VERSION:
-        raise DcGateError(
-            f"The job's verdict has schema version {document.get('schema_version')!r}; "
-            f"this provider reads {SCHEMA_VERSION}.",
-            hint="Another engine ran than this provider's: look for another spark_jobs in py_files.",
-        )
-    return Verdict.from_dict(document)
-
-
-def no_verdict(failure: Exception | None) -> DcGateError:
-    """The error for a job that left nothing: what Spark said last."""
-    from airflow_dc_provider.report import plain
-
-    if failure is None:
-        return DcGateError(
-            "spark-submit succeeded, but the job left no verdict.",
-            hint="Airflow's worker and Spark's driver must see the same state folder.",
-        )
-    lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
-    return DcGateError("spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines))
+    check_choice("on_violation", value, _ON_VIOLATION)

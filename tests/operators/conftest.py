@@ -20,10 +20,12 @@ if "AIRFLOW_HOME" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 FAKE_SPARK_SUBMIT = """#!{python}
-import json, os, sys
+import json, os, subprocess, sys
 from pathlib import Path
 
 here = Path(__file__).parent
+if (here / "first.sh").exists():
+    subprocess.run(["sh", str(here / "first.sh")], check=True)
 answer = json.loads((here / "answer.json").read_text())
 arguments = sys.argv[1:]
 after = lambda name: arguments[arguments.index(name) + 1] if name in arguments else None
@@ -54,6 +56,9 @@ class FakeSpark:
     def answers(self, result: dict[str, Any] | str | None, *, exit_code: int = 0, say: str = "a line of Spark") -> None:
         text = json.dumps(result) if isinstance(result, dict) else result
         (self.folder / "answer.json").write_text(json.dumps({"result": text, "exit": exit_code, "say": say}))
+
+    def does_first(self, commands: str) -> None:
+        (self.folder / "first.sh").write_text(commands)
 
     @property
     def was_called(self) -> bool:
@@ -109,6 +114,29 @@ def rules() -> dict[str, Any]:
 
 
 @pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "tax"
+
+
+@pytest.fixture
+def gate(rules: dict[str, Any], state: Path, fake_spark: Any) -> Any:
+    def build(**arguments: Any) -> Any:
+        from airflow_dc_provider.operators.gate import DcGateOperator
+
+        given = {
+            "task_id": "gate",
+            "constraints": rules,
+            "changes": {"path": "/landing/wednesday.parquet"},
+            "state": str(state),
+            "load_id": "2026-01-03",
+            **arguments,
+        }
+        return DcGateOperator(**given)
+
+    return build
+
+
+@pytest.fixture
 def passing() -> dict[str, Any]:
     """A verdict document as the job writes it: all well."""
     return {
@@ -126,6 +154,9 @@ def passing() -> dict[str, Any]:
         "dependencies": {"invalidated": [], "added": [], "valid": 0},
         "seconds": {"read": 0.4, "probe": 0.7, "commit": 0.1, "total": 1.4},
         "notes": [],
+        "replaced": False,
+        "discarded": False,
+        "quarantine": None,
     }
 
 
@@ -153,6 +184,18 @@ def failing(passing: dict[str, Any]) -> dict[str, Any]:
         "violating_rows_listed": ["/state/violations/3/zip_decides_city.rows.parquet"],
     }
     return passing
+
+
+@pytest.fixture
+def quarantined(failing: dict[str, Any]) -> dict[str, Any]:
+    """What the failing verdict says of its quarantine."""
+    failing["quarantine"] = {
+        "violating": "/quarantine/3/violating",
+        "clean": "/quarantine/3/clean",
+        "violating_rows": 4,
+        "clean_rows": 996,
+    }
+    return failing["quarantine"]
 
 
 def _rule(name: str, kind: str, formula: str, severity: str = "error") -> dict[str, Any]:

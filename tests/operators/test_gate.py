@@ -8,33 +8,10 @@ import re
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
-from airflow_dc_provider.operators.gate import DcGateOperator
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "tax"
-
-
-@pytest.fixture
-def gate(rules: dict[str, Any], state: Path, fake_spark: Any) -> Any:
-    def build(**arguments: Any) -> DcGateOperator:
-        given = {
-            "task_id": "gate",
-            "constraints": rules,
-            "changes": {"path": "/landing/wednesday.parquet"},
-            "state": str(state),
-            "load_id": "2026-01-03",
-            **arguments,
-        }
-        return DcGateOperator(**given)
-
-    return build
 
 
 class TestOpenGate:
@@ -47,11 +24,14 @@ class TestOpenGate:
             "load_id": "2026-01-03",
             "snapshot": 3,
             "replayed": False,
+            "replaced": False,
+            "discarded": False,
             "decision": "pass",
             "rows": {"inserted": 1000, "deleted": 0, "total": 22000},
             "constraints": {
                 name: {
                     "new_violations": 0,
+                    "removed_violations": 0,
                     "total_violations": 0,
                     "violating_rows": 0,
                     "passed": True,
@@ -59,6 +39,7 @@ class TestOpenGate:
                 }
                 for name, severity in (("zip_decides_city", "error"), ("salary_is_positive", "warn"))
             },
+            "quarantine": None,
             "state": str(state),
             "seconds": {"read": 0.4, "probe": 0.7, "commit": 0.1, "total": 1.4},
         }
@@ -92,6 +73,33 @@ class TestOpenGate:
             "zip_decides_city",
             "salary_is_positive",
         ]
+
+    def test_asks_for_nothing_special_unless_told(self, gate, fake_spark, ti, passing):
+        fake_spark.answers(passing)
+        gate().execute({"ti": ti})
+        request = fake_spark.call["request"]
+        assert (request["rejected_load"], request["missing_deletes"], request["duplicate_keys"]) == (
+            "keep",
+            "error",
+            "error",
+        )
+        assert (request["table"], request["quarantine"]) == (None, None)
+
+    def test_hands_on_how_to_treat_rejected_loads_deletes_keys_and_new_rules(self, gate, fake_spark, ti, passing):
+        fake_spark.answers(passing)
+        gate(
+            rejected_load="discard",
+            missing_deletes="ignore",
+            duplicate_keys="replace",
+            table={"table": "lake.tax", "where": "day < '2026-01-03'"},
+            quarantine="s3://lake/quarantine/tax",
+        ).execute({"ti": ti})
+        request = fake_spark.call["request"]
+        assert request["rejected_load"] == "discard"
+        assert request["missing_deletes"] == "ignore"
+        assert request["duplicate_keys"] == "replace"
+        assert (request["table"]["table"], request["table"]["where"]) == ("lake.tax", "day < '2026-01-03'")
+        assert request["quarantine"] == "s3://lake/quarantine/tax"
 
     def test_sends_a_constraint_file_by_value_found_beside_the_dag(self, gate, fake_spark, ti, passing, tmp_path):
         from airflow.sdk import DAG
@@ -202,6 +210,14 @@ class TestClosedGate:
         assert "Hambrg" in message
         assert "Muenchn" not in message
 
+    def test_says_where_the_rows_went_before_it_fails(self, gate, fake_spark, ti, failing, quarantined):
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationError, match=r"4 violating rows .* in /quarantine/3/violating"):
+            gate(quarantine="/quarantine").execute({"ti": ti})
+        assert ti.pushed["quarantine_clean"] == "/quarantine/3/clean"
+        assert ti.pushed["quarantine_violating"] == "/quarantine/3/violating"
+        assert ti.pushed["verdict"]["quarantine"] == quarantined
+
     def test_can_be_asked_to_let_airflow_retry(self, gate, fake_spark, ti, failing):
         from airflow.sdk.exceptions import AirflowFailException
 
@@ -210,6 +226,12 @@ class TestClosedGate:
             gate(retry_on_violation=True).execute({"ti": ti})
         assert not isinstance(caught.value, AirflowFailException)
         assert ti.pushed["verdict"]["decision"] == "fail"
+
+    def test_tells_of_a_discarded_load(self, gate, fake_spark, ti, failing):
+        fake_spark.answers({**failing, "discarded": True})
+        with pytest.raises(DcViolationError, match="the state is as it was before it"):
+            gate(rejected_load="discard").execute({"ti": ti})
+        assert ti.pushed["verdict"]["discarded"] is True
 
     def test_stays_open_when_asked_only_to_warn(self, gate, fake_spark, ti, failing, capfd):
         fake_spark.answers(failing)

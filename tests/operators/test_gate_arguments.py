@@ -62,10 +62,43 @@ def test_changes_are_checked(arguments, changes, message):
         DcGateOperator(**{**arguments, "changes": changes})
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_listed", -1), ("max_samples", "many"), ("mask", "ssn")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_listed", -1), ("max_samples", "many"), ("mask", "ssn"), ("quarantine", "bad"), ("table", {"path": 3})],
+)
 def test_other_arguments_are_checked(arguments, name, value):
     with pytest.raises(RequestError, match=name):
         DcGateOperator(**arguments, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("rejected_load", "discrad", "discard"),
+        ("missing_deletes", "ignor", "ignore"),
+        ("duplicate_keys", "replaced", "replace"),
+    ],
+)
+def test_mistyped_choices_get_a_hint(arguments, name, value, meant):
+    with pytest.raises(RequestError, match=rf"'{name}'.*{value}.*Did you mean '{meant}'\?"):
+        DcGateOperator(**arguments, **{name: value})
+
+
+def test_the_table_is_checked_like_the_changes(arguments):
+    with pytest.raises(RequestError, match="'table' gives path and sql"):
+        DcGateOperator(**arguments, table={"path": "/lake/tax", "sql": "select 1"})
+
+
+@pytest.mark.parametrize("quarantine", ["quarantine/tax", "{{ later }}"])
+def test_a_relative_quarantine_is_refused_before_spark_starts(arguments, quarantine, fake_spark, ti):
+    def build_and_run():
+        operator = DcGateOperator(**arguments, quarantine=quarantine)
+        operator.render_template_fields({"later": "quarantine/tax"})
+        operator.execute({"ti": ti})
+
+    with pytest.raises((RequestError, DcGateError), match="quarantine is 'quarantine/tax', and must be an absolute"):
+        build_and_run()
+    assert not fake_spark.was_called
 
 
 def test_bad_constraints_are_an_import_error(arguments, rules):
@@ -109,6 +142,8 @@ def test_every_argument_that_depends_on_the_run_is_rendered(arguments, fake_spar
         "state": str(tmp_path / "{{ table }}"),
         "load_id": "{{ table }}-{{ ds }}",
         "mask": ["{{ table }}_ssn"],
+        "table": {"path": "/lake/{{ table }}"},
+        "quarantine": "/quarantine/{{ table }}",
         "conf": {"spark.x": "{{ ds }}"},
     }
     operator = DcGateOperator(**{**arguments, **given})
@@ -119,6 +154,8 @@ def test_every_argument_that_depends_on_the_run_is_rendered(arguments, fake_spar
     assert request["load_id"] == "tax-2026-01-03"
     assert request["changes"]["path"] == "/landing/2026-01-03.parquet"
     assert request["mask"] == ["tax_ssn"]
+    assert request["table"]["path"] == "/lake/tax"
+    assert request["quarantine"] == "/quarantine/tax"
     assert request["constraints"]["table"] == "tax"
     assert fake_spark.conf()["spark.x"] == "2026-01-03"
 
@@ -138,9 +175,11 @@ def test_results_of_other_tasks_may_stand_for_any_argument(rules):
             state=tell(),
             load_id=tell(),
             mask=tell(),
+            table={"path": tell()},
+            quarantine=tell(),
         )
         DcGateOperator(task_id="other", constraints=rules, changes=tell(), state="/state/tax")
-    assert gate.upstream_task_ids == {"tell", "tell__1", "tell__2", "tell__3", "tell__4"}
+    assert gate.upstream_task_ids == {"tell", *(f"tell__{number}" for number in range(1, 7))}
 
 
 def test_default_args_reach_the_gate_and_its_parent(arguments):

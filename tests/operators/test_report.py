@@ -99,6 +99,44 @@ def test_facts(verdict, failing):
     )
 
 
+def test_facts_of_deletes_replacement_and_discarding(failing):
+    failing |= {"replaced": True, "discarded": True}
+    failing["rows"] |= {"deleted": 2, "missing_deletes": 1_000, "replaced_keys": 3}
+    assert facts_line(Verdict.from_dict(failing), "/state/tax") == (
+        "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted, 2 deleted, 1,000 to delete were not there, "
+        "3 replaced by their key, 22,000 in all; snapshot 3 of /state/tax; "
+        "it replaces an earlier attempt with other rows; discarded: its rows are not in the state; 1.4 s"
+    )
+
+
+def test_removed_violations_have_a_column_when_there_are_any(failing):
+    assert "removed" not in rule_table(Verdict.from_dict(failing))[0]
+    failing["constraints"][1]["removed_violations"] = 12
+    assert rule_table(Verdict.from_dict(failing)) == [
+        "rule                severity  new  removed  total  violating rows  decision",
+        "zip_decides_city    error      31        0     40               4  FAIL",
+        "salary_is_positive  warn        0       12      0               0  pass",
+    ]
+
+
+def test_quarantined_rows_are_told_of(failing, quarantined):
+    quarantined |= {"violating_rows": 1, "clean": "/quarantine/3/clean\nforged"}
+    assert verdict_lines(Verdict.from_dict(failing), "/state")[-2:] == [
+        "Quarantine: 1 violating row (Parquet) in /quarantine/3/violating",
+        "Quarantine: 996 clean rows (Parquet) in /quarantine/3/clean\\nforged",
+    ]
+
+
+def test_the_next_steps_are_those_that_are_possible(failing):
+    kept = violation_message(Verdict.from_dict(failing), "/state/tax")
+    assert "under the same load_id. The mended rows replace these" in kept
+    assert "DcRetractLoadOperator(load_id='2026-01-03', state='/state/tax')" in kept
+    assert "max_new_violations" in kept
+    discarded = violation_message(Verdict.from_dict({**failing, "discarded": True}), "/state/tax")
+    assert "The load was discarded: the state is as it was before it." in discarded
+    assert "DcRetractLoadOperator(load_id=" not in discarded
+
+
 def test_notes_are_logged(failing):
     failing["notes"] = ["Constraint 'x' was removed."]
     assert verdict_lines(Verdict.from_dict(failing), "/state")[-1] == "Note: Constraint 'x' was removed."

@@ -1,0 +1,256 @@
+"""What every task does to run a job of the engine: connection, exchange of documents, submission, clean end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException, XComArg
+
+from airflow_dc_provider.exceptions import DcGateError
+from spark_jobs.errors import DcError, RequestError, did_you_mean
+
+# What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import Connection, Context
+
+    from airflow_dc_provider.credentials import StateAccess
+    from airflow_dc_provider.runs import Run
+
+QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
+# A driver that lives for seconds starts faster without the optimising compiler and a parallel collector.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SET_BY_THE_OPERATOR = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
+_LAST_LINES = 20
+
+
+class DcSparkOperator(SparkSubmitOperator):
+    """
+    Run one job of the engine on a table's state.
+
+    Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
+
+    :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
+    :param state_conn_id: The Airflow connection with the credentials of the state's filesystem. They go to the
+        driver in the environment of spark-submit, and nowhere else.
+    :param conn_id: The Spark connection.
+    """
+
+    template_fields: Sequence[str] = ("state", *SparkSubmitOperator.template_fields)
+    answer: ClassVar[str] = "result"
+    """What messages call the document that the job leaves."""
+    # What the operator adds to; mypy does not see the parent's own.
+    conf: dict[Any, Any] | None
+    env_vars: dict[str, Any] | None
+    py_files: str | None
+
+    def __init__(
+        self,
+        *,
+        state: str,
+        state_conn_id: str | None = None,
+        conn_id: str = "spark_default",
+        **kwargs: Any,
+    ) -> None:
+        for own in _SET_BY_THE_OPERATOR:
+            if kwargs.pop(own, None):
+                raise ValueError(f"{type(self).__name__} sets '{own}' itself: leave it out.")
+        # A driver found again by a retry would write its result where the first try looked for it.
+        super().__init__(conn_id=conn_id, durable=False, **kwargs)
+        self.state = state
+        self.state_conn_id = state_conn_id
+        self._access: StateAccess | None = None
+        self._run: Run | None = None
+        self._killed = False
+        if not is_open(state):
+            check_folder("state", state)
+
+    def run_job(
+        self, context: Context, request: Mapping[str, Any], *, job: str, arguments: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Submit a job with a request, and return the document that it answers with."""
+        import tempfile
+
+        from airflow_dc_provider.credentials import state_access
+        from airflow_dc_provider.preflight import spark_connection
+        from airflow_dc_provider.runs import exchange
+        from spark_jobs.shipping import application, build_engine_zip
+
+        connection = spark_connection(self._conn_id)
+        self._prepare_spark(connection)
+        self._access = state_access(self.state_conn_id)
+        with exchange(self.state, request, self._access.options) as run, tempfile.TemporaryDirectory() as folder:
+            self._run = run
+            self.application = application(job)
+            self.application_args = [*arguments, "--request", run.request, "--result", run.result]
+            self.py_files = ",".join(filter(None, [self.py_files, str(build_engine_zip(Path(folder)))]))
+            failure = self._submit(context)
+            document = run.read_result()
+        return self._read(document, failure)
+
+    def _submit(self, context: Context) -> Exception | None:
+        """Run spark-submit to its end; the failure that it ended with, if any."""
+        failure: Exception | None = None
+        self.log.info("::group::Spark")
+        try:
+            if not self._killed:
+                super().execute(context)
+        except (AirflowException, RuntimeError) as error:
+            failure = error
+        except BaseException:
+            # A timeout, an interrupt: what was started must not go on behind the back of the next try.
+            self._end_spark()
+            raise
+        finally:
+            self.log.info("::endgroup::")
+        if self._killed:
+            raise DcGateError("The task was killed, and spark-submit with all that it had started.") from failure
+        return failure
+
+    def _read(self, document: dict[str, Any] | None, failure: Exception | None) -> dict[str, Any]:
+        """The job's document, checked; its error, or what Spark said last, when there is none."""
+        from airflow_dc_provider.report import plain
+        from spark_jobs.verdict import SCHEMA_VERSION
+
+        if document is None:
+            raise no_answer(self.answer, failure) from failure
+        if error := document.get("error"):
+            raise DcGateError(error.get("message", "The job failed."), hint=error.get("hint", ""))
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise DcGateError(
+                f"The job's {self.answer} has schema version {document.get('schema_version')!r}; "
+                f"this provider reads {SCHEMA_VERSION}.",
+                hint="Another engine ran than this provider's: look for another spark_jobs in py_files.",
+            )
+        if failure is not None:
+            said = plain(str(failure), 500)
+            self.log.warning("spark-submit failed after the job had written its %s: %s", self.answer, said)
+        return document
+
+    def _prepare_spark(self, connection: Connection) -> None:
+        """Quiet settings, and for Spark on this machine an environment in which it starts, and fast."""
+        from airflow_dc_provider.preflight import check_the_driver_is_here, is_local, local_environment
+
+        settings = dict(QUIET)
+        extra = connection.extra_dejson
+        if is_local(connection):
+            binary = self._spark_binary or extra.get("spark-binary") or "spark-submit"
+            env_vars = {name: str(value) for name, value in (self.env_vars or {}).items()}
+            self.env_vars = {**env_vars, **local_environment(binary, env_vars)}
+            if not self.properties_file:
+                settings["spark.driver.extraJavaOptions"] = SHORT_LIVED
+        self.conf = {**settings, **(self.conf or {})}
+        if self.state_conn_id is not None:
+            named = self._deploy_mode or extra.get("deploy-mode")
+            check_the_driver_is_here(named or self.conf.get("spark.submit.deployMode"))
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """The hook that submits; credentials join its environment once its arguments are written.
+
+        As ``env_vars`` they would be a template field of this task, and for YARN and Kubernetes arguments.
+        """
+        hook = super()._get_hook()
+        secret = self._access.environment() if self._access is not None else {}
+        if secret:
+            build = hook._build_spark_submit_command
+
+            def build_then_add(application: str) -> list[str]:
+                command = build(application)
+                hook._env = {**(hook._env or {}), **secret}
+                return command
+
+            hook._build_spark_submit_command = build_then_add
+        return hook
+
+    def on_kill(self) -> None:
+        """End what was started, and leave nothing behind that the next try could meet."""
+        self._killed = True
+        try:
+            self._end_spark()
+        finally:
+            if self._run is not None:
+                self._run.remove()
+
+    def _end_spark(self) -> None:
+        """End spark-submit, its driver and their workers here; on a cluster what the parent class ends there."""
+        from airflow_dc_provider.processes import end_descendants
+
+        if self._hook is None:
+            return
+        process = self._hook._submit_sp
+        if process is not None and process.poll() is None:
+            end_descendants(process.pid)
+        try:
+            super().on_kill()
+        finally:
+            if process is not None:
+                process.kill()
+
+
+class DcStateOperator(DcSparkOperator):
+    """Run one action on a state as it is, without a load."""
+
+    def run_action(self, context: Context, action: str, details: Mapping[str, Any]) -> dict[str, Any]:
+        """Submit the action, log what it says to people, and return the rest of its result."""
+        from airflow_dc_provider.report import MAX_TEXT, plain
+
+        try:
+            check_folder("state", self.state)
+        except DcError as error:
+            raise DcGateError(error.message, hint=error.hint) from error
+        request = {"state": self.state, **details}
+        result = self.run_job(context, request, job="maintain", arguments=(action,))
+        for line in result.pop("text", "").splitlines():
+            self.log.info("%s", plain(line, MAX_TEXT))
+        return result
+
+
+def no_answer(answer: str, failure: Exception | None) -> DcGateError:
+    """The error for a job that left nothing: what Spark said last."""
+    from airflow_dc_provider.report import plain
+
+    if failure is None:
+        return DcGateError(
+            f"spark-submit succeeded, but the job left no {answer}.",
+            hint="Airflow's worker and Spark's driver must see the same state folder.",
+        )
+    lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
+    return DcGateError("spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines))
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuse what an argument does not know."""
+    if value not in choices:
+        hint = did_you_mean(str(value), choices)
+        raise ValueError(f"{name} is {value!r}, and must be one of {tuple(choices)}. {hint}")
+
+
+def check_folder(name: str, value: Any) -> None:
+    """Refuse a relative path: it would be another, empty folder wherever a worker happens to start."""
+    if not isinstance(value, str) or not ("://" in value or Path(value).is_absolute()):
+        raise RequestError(
+            f"{name} is {value!r}, and must be an absolute path or a URI such as s3://bucket/{name}/tax."
+        )
+
+
+def is_open(value: Any) -> bool:
+    """Whether a value is known only once the task runs."""
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    if isinstance(value, Mapping):
+        return any(is_open(one) for one in value.values())
+    if isinstance(value, list | tuple):
+        return any(is_open(one) for one in value)
+    return isinstance(value, XComArg)
+
+
+def settled(value: Any) -> Any:
+    """A source with a text in place of each result of another task, so that its form can be checked."""
+    if isinstance(value, XComArg):
+        return {"path": "later"}
+    if isinstance(value, Mapping):
+        return {name: "later" if isinstance(one, XComArg) else one for name, one in value.items()}
+    return value
