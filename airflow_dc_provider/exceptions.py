@@ -1,4 +1,4 @@
-"""What a gate raises: violations of the data on one side, failures of the tool on the other.
+"""What the tasks raise: violations of the data on one side, failures of the tool on the other.
 
 Retrying does not mend data, so a violation fails the task at once; a failure of the tool is retried as
 the task asks for.
@@ -27,8 +27,16 @@ class DcViolationRetryError(AirflowException):
         self.summary = summary or {}
 
 
+class DcStateError(AirflowFailException):
+    """A state was verified and is not sound: trying again does not mend it."""
+
+    def __init__(self, message: str, problems: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.problems = problems or []
+
+
 class DcGateError(AirflowException):
-    """The gate could not reach a verdict: a connection, a program, the state or the request is at fault."""
+    """A task could not do its work: a connection, a program, the state or the request is at fault."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message = message

@@ -15,7 +15,11 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": "Denial constraints",
-                "python-modules": ["airflow_dc_provider.operators.gate"],
+                "python-modules": [
+                    "airflow_dc_provider.operators.gate",
+                    "airflow_dc_provider.operators.maintain",
+                    "airflow_dc_provider.operators.retract",
+                ],
             }
         ],
     }

@@ -42,12 +42,16 @@ def test_airflow_finds_the_provider_and_its_modules():
             import_module(module)
 
 
-def test_a_dag_with_a_gate_loads_nothing_heavy():
+def test_a_dag_with_all_operators_loads_nothing_heavy():
     alone = modules_after("from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator")
     dag = """
 from airflow.sdk import DAG
 from airflow_dc_provider.operators.gate import DcGateOperator
+from airflow_dc_provider.operators.maintain import DcMaintainOperator
+from airflow_dc_provider.operators.retract import DcRetractLoadOperator
 with DAG("d", schedule=None):
+    DcRetractLoadOperator(task_id="retract", state="/state", load_id="one")
+    DcMaintainOperator(task_id="rebuild", action="rebuild", state="/state", table={"path": "/table"})
     DcGateOperator(
         task_id="gate",
         constraints={"version": 1, "table": "t", "constraints": [{"name": "a", "fd": "zip -> city"}]},

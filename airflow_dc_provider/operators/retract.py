@@ -1,0 +1,36 @@
+"""Taking a load out of a table's state again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_dc_provider.operators.base import DcStateOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+class DcRetractLoadOperator(DcStateOperator):
+    """
+    Take a load out of the state: what remains is the state of a history without it.
+
+    Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
+
+    :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
+    :param load_id: The load to take out. (templated)
+    :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
+    :param conn_id: The Spark connection.
+    """
+
+    template_fields: Sequence[str] = ("load_id", *DcStateOperator.template_fields)
+
+    def __init__(self, *, load_id: str, name: str = "dc_retract_load", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.load_id = load_id
+        if not load_id:
+            raise ValueError(f"load_id is {load_id!r}, and must name the load to take out.")
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Take the load out."""
+        return self.run_action(context, "retract", {"load_id": str(self.load_id)})
