@@ -32,8 +32,8 @@ class Finished:
 def operator_conf() -> dict[str, str]:
     """The settings that the operator gives to a local master. Asked for outside: Airflow takes over the logging."""
     script = (
-        "import json; from airflow_dc_provider.operators import gate;"
-        "print(json.dumps({**gate._QUIET, 'spark.driver.extraJavaOptions': gate._SHORT_LIVED}))"
+        "import json; from airflow_dc_provider.operators import base;"
+        "print(json.dumps({**base.QUIET, 'spark.driver.extraJavaOptions': base.SHORT_LIVED}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,277 +1,388 @@
-"""Apply one load: check it against every row loaded before, commit the new state, answer with a verdict.
+"""Apply one load: check it against every row that is there, commit the new state, answer with a verdict.
 
 ``apply_load(spark, request)`` is the function; as an application: ``spark-submit apply_load.py --request load.json``.
-Read it top to bottom: read, stage, probe, judge, commit.
+Read it top to bottom: read, stage, index what is new, recognise deletes, probe, judge, commit.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
 import logging
-import os
 import sys
-import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.constraints.files import check_columns, load_constraints, to_mapping
-from spark_jobs.constraints.model import ConstraintSet
 from spark_jobs.constraints.normalise import meaning
-from spark_jobs.continuity import carried_totals, changed_rules, check_continuity, check_table
-from spark_jobs.detection.sources import first_line
-from spark_jobs.errors import ChangesError, DcError, RequestError
+from spark_jobs.continuity import added_constraints, carried_totals, changed_rules, check_table, check_types
+from spark_jobs.errors import ChangesError, ConflictError, ConstraintError, DcError, StateError
+from spark_jobs.job import Clock, State, run
 from spark_jobs.request import Request
-from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, read_current
+from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, read_current, snapshot_numbers
 from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import SCHEMA_VERSION, Verdict, decide
+from spark_jobs.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from spark_jobs.changing import Change
     from spark_jobs.detection.plan import Plan
     from spark_jobs.detection.staging import StagedLoad
+    from spark_jobs.judging import Findings
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
+_TRIES = 5
+"""How often a load is tried when others commit at the same time."""
 
 
-@dataclass(slots=True)
-class Clock:
-    """How long each step took."""
+def apply_load(
+    spark: SparkSession, request: Request | Mapping[str, Any], *, storage_options: Mapping[str, Any] | None = None
+) -> Verdict:
+    """Apply a load, or return the stored verdict when the same changes were applied under this load id before.
 
-    started: float = field(default_factory=time.monotonic)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time one step, and say in the log that it is done."""
-        begun = time.monotonic()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + round(time.monotonic() - begun, 3)
-        log.info("%s: done in %.2f s", name, self.seconds[name])
-
-    @property
-    def total(self) -> dict[str, float]:
-        """All steps and their total."""
-        return {**self.seconds, "total": round(time.monotonic() - self.started, 3)}
-
-
-def apply_load(spark: SparkSession, request: Request | Mapping[str, Any]) -> Verdict:
-    """Apply a load, or return the stored verdict when the same changes were applied under this load id before."""
+    ``storage_options`` are fsspec options of the state's filesystem; they are stored nowhere.
+    """
     if not isinstance(request, Request):
         request = Request.from_mapping(request)
-    from spark_jobs.detection.plan import make_plan
-    from spark_jobs.detection.sources import column_types, instant_in, read_changes
-    from spark_jobs.detection.spark import fingerprint_load, stage_load
     from spark_jobs.shipping import ship_engine
 
     ship_engine(spark)
+    storage = Storage(request.state, storage_options)
+    storage.check_exclusive()
     clock = Clock()
-    storage = Storage(request.state)
-    constraint_set = load_constraints(request.constraints)
-    with clock.step("read"):
-        before = read_current(storage) or Snapshot(number=0, parent=None, table=constraint_set.table)
-        changes = read_changes(spark, request.changes)
-        types = column_types(changes, request.changes)
-        check_table(before, constraint_set, state=request.state)
-        applied = before.find_load(request.load_id)
+    for left in reversed(range(_TRIES)):
+        numbers = snapshot_numbers(storage)
+        try:
+            return _Application(spark, request, storage, clock).apply()
+        except StateError as error:
+            # Another writer committed, or took away what only older snapshots needed: do the work again on top of it.
+            overtaken = isinstance(error, ConflictError) or snapshot_numbers(storage) != numbers
+            if not left or not overtaken:
+                raise
+            log.warning("%s The load is checked again on top of that.", error.message)
+    raise AssertionError("the last try returns or raises")
+
+
+class _Application:
+    """One try to apply a load."""
+
+    def __init__(self, spark: SparkSession, request: Request, storage: Storage, clock: Clock) -> None:
+        from spark_jobs.changing import Drafts
+
+        self.spark, self.request, self.storage, self.clock = spark, request, storage, clock
+        self.constraint_set = load_constraints(request.constraints)
+        self.drafts = Drafts()
+
+    def apply(self) -> Verdict:
+        """Read, check and commit; nothing stays behind when it fails."""
+        with self.drafts.removed_on_failure(self.storage):
+            return self._apply()
+
+    def _apply(self) -> Verdict:
+        from spark_jobs.detection.sources import column_types, read_changes
+        from spark_jobs.detection.spark import fingerprint_load, stage_load
+
+        request, storage = self.request, self.storage
+        with self.clock.step("read"):
+            current = read_current(storage) or Snapshot(number=0, parent=None, table=self.constraint_set.table)
+            changes = read_changes(self.spark, request.changes)
+            types = column_types(changes, request.changes)
+            check_table(current, self.constraint_set, state=request.state)
+            applied = current.find_load(request.load_id)
+            try:
+                plan = self._plan(current, types)
+            except DcError:
+                if applied is None or fingerprint_load(changes, request.changes, types) != applied.fingerprint:
+                    raise
+                return self._stored_verdict(applied)
+            staged = stage_load(changes, request.changes, storage, current.number + 1, plan, types)
+            self.drafts += [*staged.inserts, *staged.deletes]
+        if applied is not None and staged.fingerprint == applied.fingerprint:
+            self.drafts.remove_all(storage)
+            return self._stored_verdict(applied)
+        if staged.inserted:
+            check_columns(self.constraint_set, types, source=f"the changes ({request.changes})")
+        counts = (staged.inserted, staged.deleted, current.rows)
+        log.info("load %s: %s rows inserted, %s deleted, on %s rows that are there", request.load_id, *counts)
+        verdict, snapshot = self._check(current, applied, changes, types, staged)
+        with self.clock.step("commit"):
+            commit(storage, snapshot)
+        return replace(verdict, seconds=self.clock.total)
+
+    def _plan(self, snapshot: Snapshot, types: Mapping[str, str], *, deletes: bool = False) -> Plan:
+        """What to do with the load; columns go by the names that the state uses, whatever their case in this load."""
+        from spark_jobs.changing import recognises
+        from spark_jobs.detection.plan import make_plan
+        from spark_jobs.detection.sources import instant_in
+        from spark_jobs.detection.staging import CHANGE_TYPE
+
+        known = {name.lower(): name for name in snapshot.schema}
+        schema = {known.get(name.lower(), name): spark_type for name, spark_type in types.items()}
+        if self.constraint_set.key and CHANGE_TYPE in map(str.lower, types):
+            schema = {**snapshot.schema, **schema}  # deletes may give the key alone
+        check_columns(self.constraint_set, schema, source=f"the changes ({self.request.changes})")
+        check_types(snapshot, types)
+        recognise = deletes or recognises(snapshot)
+        return make_plan(self.constraint_set, schema, instant=instant_in(self.spark), recognise=recognise)
+
+    def _stored_verdict(self, applied: Load) -> Verdict:
+        """The verdict of a load that was applied before with the same changes."""
+        log.info("load %s was applied before with the same changes: nothing to do", self.request.load_id)
+        verdict = next(file for file in applied.files if file.kind == "verdict")
+        return replace(Verdict.from_dict(json.loads(self.storage.read(verdict.path, expected=verdict))), replayed=True)
+
+    def _check(
+        self,
+        current: Snapshot,
+        applied: Load | None,
+        changes: DataFrame,
+        types: Mapping[str, str],
+        staged: StagedLoad,
+    ) -> tuple[Verdict, Snapshot]:
+        """Find what the load violates, judge it, and make the snapshot that is to be committed."""
+        from spark_jobs.changing import changed, compacted, probe
+        from spark_jobs.history import is_newest, without_newest
+        from spark_jobs.judging import RowNames, judge
+
+        request, number = self.request, current.number + 1
+        before, older = current, None
         if applied is not None:
-            return _replay(storage, applied, fingerprint_load(changes, request.changes, storage, types), request)
-        check_columns(constraint_set, types, source=f"the changes ({request.changes})")
-        check_continuity(before, constraint_set, types, state=request.state)
-        plan = make_plan(constraint_set, _as_in_state(types, before), instant=instant_in(spark))
-        staged = stage_load(changes, request.changes, storage, before.number + 1, plan, types)
-    log.info("load %s: %s rows, on %s rows loaded before", request.load_id, staged.rows, before.rows)
-    try:
-        verdict, snapshot = _check(spark, request, constraint_set, plan, staged, before, storage, clock)
-    except BaseException:
-        for file in staged.files:
-            storage.remove(file.path)
-        raise
-    with clock.step("commit"):
-        commit(storage, snapshot)
-    return replace(verdict, seconds=clock.total)
-
-
-def _as_in_state(types: Mapping[str, str], snapshot: Snapshot) -> dict[str, str]:
-    """Column types under the names that the state uses, which may differ in case from those of this load."""
-    known = {name.lower(): name for name in snapshot.schema}
-    return {known.get(name.lower(), name): spark_type for name, spark_type in types.items()}
-
-
-def _replay(storage: Storage, applied: Load, staged: StagedLoad, request: Request) -> Verdict:
-    """The stored verdict of a load that was applied before; nothing is written."""
-    if staged.fingerprint != applied.fingerprint:
-        raise ChangesError(
-            f"Load '{request.load_id}' was applied before with other changes ({applied.inserted} rows then, "
-            f"{staged.rows} now); this version does not replace a load.",
-            hint="Give the new changes a load_id of their own.",
+            log.info("load %s was applied before with other changes: that attempt is replaced", request.load_id)
+            if applied.discarded:
+                before = replace(current, loads=[one for one in current.loads if one is not applied])
+            elif is_newest(current, applied):
+                before = without_newest(current, applied)
+            else:
+                older = applied
+        plan = self._plan(current, types, deletes=bool(staged.deleted))
+        base, carried = self._with_added_rules(before, plan)
+        base = compacted(self.spark, self.storage, base, plan, self.drafts)
+        with self.clock.step("probe"):
+            change = self._change(base, plan, staged, older)
+            runs_of = 0 if older else number
+            found = probe(self.spark, self.storage, base, plan, change, self.drafts, load=runs_of, request=request)
+            findings, runs = found
+        after = changed(base, change, runs, gone=older)
+        with self.clock.step("judge"):
+            rows = [*after.files_of("rows"), *staged.inserts]
+            load_ids = {one.number: one.load_id for one in after.loads} | {number: request.load_id}
+            names = RowNames(self.storage, rows, plan.key, load_ids, request.mask)
+            constraints = judge(self.constraint_set, findings, carried, staged.inserted, request.max_samples, names)
+        decision = decide(constraints)
+        discarded = decision == "fail" and request.rejected_load == "discard"
+        deleted = change.deleted.get(number, 0)
+        verdict = Verdict(
+            table=self.constraint_set.table,
+            load_id=request.load_id,
+            snapshot=number,
+            replayed=False,
+            decision=decision,
+            rows={"inserted": staged.inserted, "deleted": deleted, "total": after.rows},
+            constraints=constraints,
+            dependencies={"invalidated": [], "added": [], "valid": 0},
+            seconds=self.clock.total,
+            notes=changed_rules(before, self.constraint_set),
+            replaced=applied is not None,
+            discarded=discarded,
         )
-    log.info("load %s was applied before with the same changes: nothing to do", request.load_id)
-    return replace(Verdict.from_dict(json.loads(storage.read(applied.verdict))), replayed=True)
+        extra = {"missing_deletes": change.missing, "replaced_keys": change.replaced}
+        verdict.rows.update({name: count for name, count in extra.items() if count})
+        if request.quarantine:
+            from spark_jobs.quarantine import quarantine
 
-
-def _check(
-    spark: SparkSession,
-    request: Request,
-    constraint_set: ConstraintSet,
-    plan: Plan,
-    staged: StagedLoad,
-    before: Snapshot,
-    storage: Storage,
-    clock: Clock,
-) -> tuple[Verdict, Snapshot]:
-    """Find what the load violates, judge it, and make the snapshot that is to be committed."""
-    from spark_jobs.detection.spark import detect, make_work
-    from spark_jobs.judging import RowNames, add_up, judge
-
-    if staged.not_inserts:
-        raise ChangesError(
-            f"Load '{request.load_id}' has {staged.not_inserts} rows whose _change_type is not 'insert'; this version "
-            "takes inserts only.",
-            hint="Give only the inserted rows, for instance with 'where'.",
+            with self.clock.step("quarantine"):
+                by_rule = {one.name: found for one, found in zip(constraints, findings, strict=True)}
+                written = quarantine(self.spark, self.storage, changes, request, staged, by_rule, plan.key)
+            verdict = replace(verdict, quarantine=written)
+        if discarded:
+            return self._discarded(verdict, current, before, older, staged, findings, carried)
+        load = self._stored_load(verdict, staged, findings)
+        place = current.loads.index(older) if older else len(after.loads)
+        meanings = "\n".join(sorted(meaning(one) for one in self.constraint_set.constraints))
+        totals = {one.name: one.total_violations for one in constraints}
+        snapshot = Snapshot(
+            number=number,
+            parent=current.number or None,
+            table=self.constraint_set.table,
+            load_id=load.load_id,
+            last_change=number,
+            constraints=to_mapping(self.constraint_set),
+            constraints_fingerprint=hashlib.sha256(meanings.encode()).hexdigest(),
+            schema=dict(zip(plan.columns, plan.types, strict=True)),
+            rows=after.rows,
+            totals=totals,
+            totals_before=totals if older else carried,
+            loads=[*after.loads[:place], load, *after.loads[place:]],
+            files=self._files(after, plan, staged),
         )
-    number = before.number + 1
-    kept = {index_id: tuple(before.files_of("index", index_id)) for index_id in plan.indexes}
-    with clock.step("probe"):
-        work = make_work(storage, plan, number, staged, kept, request)
-        findings, index_files = add_up(detect(spark, work), len(constraint_set.constraints))
-    rows_files = [*before.files_of("rows"), *staged.files]
-    with clock.step("judge"):
-        load_ids = {one.number: one.load_id for one in before.loads} | {number: request.load_id}
-        names = RowNames(storage, rows_files, plan.key, load_ids, request.mask)
-        carried = carried_totals(before, constraint_set)
-        constraints = judge(constraint_set, findings, carried, staged.rows, request.max_samples, names)
-    verdict = Verdict(
-        table=constraint_set.table,
-        load_id=request.load_id,
-        snapshot=number,
-        replayed=False,
-        decision=decide(constraints),
-        rows={"inserted": staged.rows, "deleted": 0, "total": before.rows + staged.rows},
-        constraints=constraints,
-        dependencies={"invalidated": [], "added": [], "valid": 0},
-        seconds=clock.total,
-        notes=changed_rules(before, constraint_set),
-    )
-    load = _stored_load(storage, verdict, staged, [file for found in findings for file in found.files])
-    files = [*rows_files, *(file for files in kept.values() for file in files), *index_files]
-    return verdict, _next_snapshot(before, constraint_set, plan, verdict, load, files)
+        return verdict, snapshot
 
+    def _with_added_rules(self, before: Snapshot, plan: Plan) -> tuple[Snapshot, dict[str, int]]:
+        """The snapshot with indexes for what was added to the constraints, and all their violations so far."""
+        from spark_jobs.indexing import index_rows, missing_indexes, unknown_columns
 
-def _stored_load(storage: Storage, verdict: Verdict, staged: StagedLoad, files: list[DataFile]) -> Load:
-    """Write the verdict, and say in which load it belongs."""
-    document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
-    stored = storage.write(f"verdicts/{verdict.snapshot:020d}-{uuid.uuid4().hex}.json", document)
-    return Load(
-        number=verdict.snapshot,
-        load_id=verdict.load_id,
-        fingerprint=staged.fingerprint,
-        inserted=staged.rows,
-        deleted=0,
-        verdict=stored.path,
-        files=files,
-    )
+        added = added_constraints(before, self.constraint_set)
+        carried = carried_totals(before, self.constraint_set)
+        if set(plan.columns) - set(before.schema) and before.files_of("rows"):
+            unknown = unknown_columns(self.storage, before, plan)
+            if unknown:
+                before = self._with_columns_of_table(before, plan, unknown)
+        if not added and not missing_indexes(before, plan):
+            return before, carried
+        with self.clock.step("index"):
+            log.info("indexing %s rows for what was added to the constraints", before.rows)
+            indexed = index_rows(self.spark, self.storage, before, plan, added)
+            self.drafts += indexed.files
+        return replace(before, files=[*before.files, *indexed.files]), {**carried, **indexed.totals}
 
+    def _with_columns_of_table(self, before: Snapshot, plan: Plan, unknown: list[str]) -> Snapshot:
+        """The snapshot with rows that have columns which were not kept so far."""
+        if self.request.table is None:
+            users = [
+                f"constraint '{one.name}'"
+                for one in self.constraint_set.constraints
+                if {name.lower() for name in one.columns} & {name.lower() for name in unknown}
+            ]
+            raise ConstraintError(
+                f"Column {', '.join(map(repr, unknown))}, which {users[0] if users else 'the key'} needs, is not known "
+                f"of the {before.rows:,} rows that are in the state.",
+                hint="Give the whole table, as it was before this load, as 'table' in the request.",
+            )
+        from spark_jobs.widening import widen
 
-def _next_snapshot(
-    before: Snapshot,
-    constraint_set: ConstraintSet,
-    plan: Plan,
-    verdict: Verdict,
-    load: Load,
-    files: list[DataFile],
-) -> Snapshot:
-    meanings = "\n".join(sorted(meaning(one) for one in constraint_set.constraints))
-    return Snapshot(
-        number=load.number,
-        parent=before.number or None,
-        table=constraint_set.table,
-        load_id=load.load_id,
-        constraints=to_mapping(constraint_set),
-        constraints_fingerprint=hashlib.sha256(meanings.encode()).hexdigest(),
-        schema=dict(zip(plan.columns, plan.types, strict=True)),
-        rows=verdict.rows["total"],
-        totals={one.name: one.total_violations for one in verdict.constraints},
-        loads=[*before.loads, load],
-        files=files,
-    )
+        with self.clock.step("read table"):
+            log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), self.request.table)
+            widened = widen(self.spark, self.storage, before, plan, self.request.table)
+            self.drafts += widened
+        return replace(before, files=[*(one for one in before.files if one.kind != "rows"), *widened])
+
+    def _change(self, base: Snapshot, plan: Plan, staged: StagedLoad, older: Load | None) -> Change:
+        """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
+        from spark_jobs.changing import Change, named
+        from spark_jobs.history import Attempt, rewrite
+
+        request, number = self.request, base.number + 1
+        if older is not None:
+            attempt = Attempt(request.load_id, number, staged, request.missing_deletes, request.duplicate_keys)
+            change = Change.of(rewrite(self.storage, base, plan, older, attempt, request.mask))
+            self.drafts += [*change.scratch, *change.dead]
+        else:
+            change = self._resolved(base, plan, staged)
+        self.drafts += [file for files in change.records.values() for file in files]
+        if change.missing and request.missing_deletes == "error":
+            raise ChangesError(
+                f"Load '{request.load_id}' deletes {change.missing:,} rows that are not there as given, for instance "
+                f"{named(change.named, request.mask)}.",
+                hint="A load deletes before it inserts: reduce a change feed over several versions to its net changes. "
+                "To pass over such deletes set missing_deletes to 'ignore'.",
+            )
+        return change
+
+    def _resolved(self, base: Snapshot, plan: Plan, staged: StagedLoad) -> Change:
+        from spark_jobs.changing import Change, index_files
+        from spark_jobs.detection.resolve import resolving
+        from spark_jobs.detection.spark import make_work, resolve
+        from spark_jobs.state.snapshots import data_file
+
+        replaces = self.request.duplicate_keys == "replace" and plan.key
+        if not staged.deleted and not (replaces and staged.inserted):
+            return Change(inserts=staged.inserts, rows=staged.inserted)
+        number = base.number + 1
+        inserts = staged.inserts if replaces else []
+        part = resolving(plan)
+        work = make_work(
+            self.storage, part, number, index_files(base, part), None, inserts=inserts, deletes=staged.deletes
+        )
+        documents = resolve(self.spark, work, base.files_of("rows"))
+        files = [data_file(one["file"]) for one in documents if one["file"]]
+        found = [file for file, one in zip(files, documents, strict=True) if one["deleted"] or one["replaced"]]
+        replaced = sum(one["replaced"] for one in documents)
+        deleted = sum(one["deleted"] for one in documents) + replaced
+        return Change(
+            inserts=staged.inserts,
+            deletes=found,
+            rows=staged.inserted - deleted,
+            records={number: files} if files else {},
+            deleted={number: deleted},
+            missing=sum(one["missing"] for one in documents),
+            replaced=replaced,
+            named=[row for one in documents for row in one["named"]],
+            scratch=staged.deletes,
+        )
+
+    def _files(self, after: Snapshot, plan: Plan, staged: StagedLoad) -> list[DataFile]:
+        """Every file of the new snapshot; indexes that no constraint needs any more are left behind."""
+        kept = [one for one in after.files if one.kind not in ("rows", "index")]
+        runs = [one for one in after.files if one.kind == "index" and one.owner in plan.indexes]
+        return [*after.files_of("rows"), *staged.inserts, *kept, *runs]
+
+    def _stored_load(self, verdict: Verdict, staged: StagedLoad, findings: list[Findings]) -> Load:
+        """Write the verdict, and say in which load it belongs."""
+        document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
+        number = verdict.snapshot
+        stored = self.storage.write(f"verdicts/{number:020d}-{uuid.uuid4().hex}.json", document)
+        file = DataFile(stored.path, "verdict", "", number, stored.size, stored.sha256, 0)
+        self.drafts.append(file)
+        return Load(
+            number=number,
+            load_id=verdict.load_id,
+            fingerprint=staged.fingerprint,
+            inserted=verdict.rows["inserted"],
+            deleted=verdict.rows["deleted"],
+            verdict=stored.path,
+            files=[file, *(one for found in findings for one in found.files)],
+            discarded=verdict.discarded,
+            missing_deletes=self.request.missing_deletes,
+            duplicate_keys=self.request.duplicate_keys,
+        )
+
+    def _discarded(
+        self,
+        verdict: Verdict,
+        current: Snapshot,
+        before: Snapshot,
+        older: Load | None,
+        staged: StagedLoad,
+        findings: list[Findings],
+        carried: Mapping[str, int],
+    ) -> tuple[Verdict, Snapshot]:
+        """The verdict of a rejected load, and the state without the load."""
+        from spark_jobs.changing import retracted
+
+        log.info("load %s is rejected and discarded: the state stays as it was without it", verdict.load_id)
+        unchanged = before is current or before.files == current.files
+        if older is not None:
+            before, unchanged = retracted(lambda: self.spark, self.storage, current, older, self.drafts), False
+        constraints = [replace(one, total_violations=carried[one.name]) for one in verdict.constraints]
+        verdict = replace(verdict, constraints=constraints, rows={**verdict.rows, "total": before.rows})
+        load = self._stored_load(verdict, staged, findings)
+        snapshot = replace(
+            before,
+            number=verdict.snapshot,
+            parent=current.number or None,
+            load_id=load.load_id,
+            action="apply",
+            last_change=before.last_change if unchanged else verdict.snapshot,
+            totals_before=before.totals_before if unchanged else before.totals,
+            loads=[*before.loads, load],
+        )
+        return verdict, snapshot
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The application: a request in, a verdict (or an error document) out."""
     parser = argparse.ArgumentParser(description="Apply one load and print its verdict.")
     parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
-    parser.add_argument(
-        "--result",
-        help="path or URI for the verdict or the error document; without it the verdict goes to standard output",
-    )
-    options = parser.parse_args(arguments)
-    _part_stderr_from_stdout()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s", datefmt="%H:%M:%S"
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        request = Request.from_json(_read(options.request), source=options.request)
-        verdict = apply_load(_session(), request)
-    except DcError as error:
-        _answer({"schema_version": SCHEMA_VERSION, "error": error.to_dict()}, options.result)
-        log.error("%s", error)
-        return 1
-    except Exception as error:
-        text = f"{type(error).__name__}: {first_line(error)}"
-        unexpected = {"type": "UnexpectedError", "message": text, "hint": "The Spark log has the details."}
-        _answer({"schema_version": SCHEMA_VERSION, "error": unexpected}, options.result)
-        raise
-    if options.result is not None:
-        _answer(verdict.to_dict(), options.result)
-    else:
-        sys.stdout.write(json.dumps(verdict.to_dict(), ensure_ascii=False) + "\n")
-    return 0
 
+    def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
+        request = Request.from_mapping(state.read(options.request))
+        return apply_load(state.session(), request, storage_options=state.options).to_dict()
 
-def _part_stderr_from_stdout() -> None:
-    """``spark-submit`` joins a Python driver's two streams into its standard output: give stderr its place back.
-
-    Where that is not possible (no /proc, or a stderr that cannot be opened again) the log stays on standard output.
-    """
-    joined = "PYSPARK_GATEWAY_PORT" in os.environ and os.path.samestat(os.fstat(1), os.fstat(2))
-    outer = f"/proc/{os.getppid()}/fd/2"
-    if joined and os.access(outer, os.W_OK):
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(outer, os.O_WRONLY | os.O_APPEND), 2)
-
-
-def _session() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.appName("airflow-dc-provider: apply_load").getOrCreate()
-
-
-def _read(source: str) -> str:
-    if source == "-":
-        return sys.stdin.read()
-    import fsspec
-
-    try:
-        with fsspec.open(source, "rt", encoding="utf-8") as file:
-            return file.read()
-    except OSError as error:
-        raise RequestError(f"The request {source} cannot be read: {error}.") from error
-
-
-def _answer(document: Mapping[str, Any], result: str | None) -> None:
-    if result is None:
-        return
-    import fsspec
-
-    with fsspec.open(result, "wt", encoding="utf-8") as file:
-        json.dump(document, file, ensure_ascii=False, indent=1)
+    return run("apply_load", parser, arguments, act)
 
 
 if __name__ == "__main__":

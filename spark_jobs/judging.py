@@ -6,9 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from spark_jobs.constraints.model import Constraint, ConstraintSet, Tolerance
 from spark_jobs.constraints.printer import formula
-from spark_jobs.state.snapshots import DataFile
+from spark_jobs.detection.codes import whole
+from spark_jobs.detection.report import json_rows
+from spark_jobs.detection.rows import load_of, take_rows
+from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import MASKED, ConstraintVerdict, within
 
@@ -18,6 +23,7 @@ class Findings:
     """What a load did to one constraint, added up over all workers."""
 
     new_violations_twice: int = 0
+    removed_violations_twice: int = 0
     violating_rows: int = 0
     skipped_null_rows: int = 0
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -27,13 +33,22 @@ class Findings:
     @property
     def new_violations(self) -> int:
         """Pairs of rows (or rows) that violate the constraint since this load."""
-        pairs, rest = divmod(self.new_violations_twice, 2)
-        assert not rest, "pairs among new rows are found from both ends"
-        return pairs
+        return _halved(self.new_violations_twice)
+
+    @property
+    def removed_violations(self) -> int:
+        """Pairs of rows (or rows) that no longer violate the constraint, because of the load's deletes."""
+        return _halved(self.removed_violations_twice)
 
     def paths(self, kind: str) -> list[str]:
         """The files of one kind that were written for people."""
         return [file.path for file in self.files if file.kind == kind]
+
+
+def _halved(twice: int) -> int:
+    pairs, rest = divmod(twice, 2)
+    assert not rest, "pairs among changed rows are found from both ends"
+    return pairs
 
 
 def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[list[Findings], list[DataFile]]:
@@ -44,19 +59,21 @@ def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[li
         own = findings[document["constraint"]]
         if document["kind"] == "pairs":
             own.new_violations_twice += 2 * document["with_old"] + document["among_new_twice"]
+        elif document["kind"] == "removed":
+            own.removed_violations_twice += 2 * document["with_old"] + document["among_new_twice"]
         elif document["kind"] == "rows":
             own.violating_rows += document["count"]
             own.worst += document["worst"]
-            own.files.append(DataFile(**document["file"]))
+            own.files.append(data_file(document["file"]))
         elif document["kind"] == "listed":
             own.samples += document["samples"]
             if document["file"]:
-                own.files.append(DataFile(**document["file"]))
+                own.files.append(data_file(document["file"]))
         elif document["kind"] == "skipped":
-            for one, rows in zip(findings, document["rows"], strict=True):
-                one.skipped_null_rows += rows
+            for number, rows in document["rows"]:
+                findings[number].skipped_null_rows += rows
         else:
-            index_files.append(DataFile(**document["file"]))
+            index_files.append(data_file(document["file"]))
     return findings, sorted(index_files, key=lambda file: file.path)
 
 
@@ -77,45 +94,17 @@ class RowNames:
     def look_up(self, row_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
         """The names of some rows, read from the staged rows of their loads."""
         wanted = sorted(set(row_ids))
-        if not self._key:
-            return {one: {"_load_id": self._loads.get(_load_number(one), ""), "_row_id": one} for one in wanted}
-        names: dict[int, dict[str, Any]] = {}
-        for file in self._files:
-            first = file.first_row_id or 0
-            mine = [one for one in wanted if first <= one < first + file.rows]
-            if mine:
-                names.update(self._read(file, mine))
-        return names
-
-    def _read(self, file: DataFile, row_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-        import numpy as np
-        import pyarrow as pa
-
-        from spark_jobs.detection.codes import whole
-        from spark_jobs.detection.report import json_rows
-        from spark_jobs.detection.runs import Reader
-
-        reader = Reader(self.storage, file)
-        places = np.array(row_ids) - (file.first_row_id or 0)
-        starts = reader.group_starts
-        group_of = np.searchsorted(starts, places, side="right") - 1
-        names = {}
-        for group in np.unique(group_of):
-            mine = np.flatnonzero(group_of == group)
-            found = reader.read([int(group)], self._key).take(pa.array(places[mine] - starts[group]))
-            rows = json_rows({name: whole(found.column(name)) for name in self._key})
-            for number, row in zip(mine.tolist(), rows, strict=True):
-                names[row_ids[number]] = {name: self._shown(name, value) for name, value in row.items()}
-        return names
+        if not self._key or not wanted:
+            return {one: {"_load_id": self._loads.get(load_of(one), ""), "_row_id": one} for one in wanted}
+        found = take_rows(self.storage, self._files, np.array(wanted, np.int64), self._key)
+        rows = json_rows({name: whole(found.column(name)) for name in self._key})
+        return {
+            one: {name: self._shown(name, value) for name, value in row.items()}
+            for one, row in zip(wanted, rows, strict=True)
+        }
 
     def _shown(self, name: str, value: Any) -> Any:
         return MASKED if name.lower() in self._masked else value
-
-
-def _load_number(row_id: int) -> int:
-    from spark_jobs.detection.staging import LOAD_BITS
-
-    return row_id >> LOAD_BITS
 
 
 def judge(
@@ -153,8 +142,8 @@ def _judge_one(
             load_rows=load_rows,
         ),
         new_violations=findings.new_violations,
-        removed_violations=0,
-        total_violations=before + findings.new_violations,
+        removed_violations=findings.removed_violations,
+        total_violations=before + findings.new_violations - findings.removed_violations,
         violating_rows=findings.violating_rows,
         skipped_null_rows=findings.skipped_null_rows,
         max_new_violations=tolerance.max_new_violations,

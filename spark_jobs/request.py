@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,6 +9,11 @@ from typing import Any
 from spark_jobs.errors import RequestError, did_you_mean
 
 _SOURCES = ("path", "table", "sql")
+_CHOICES = {
+    "rejected_load": ("keep", "discard"),
+    "missing_deletes": ("error", "ignore"),
+    "duplicate_keys": ("error", "replace"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,15 @@ class Request:
     max_samples: int = 20
     mask: tuple[str, ...] = ()
     rejected_load: str = "keep"
+    """Whether the rows of a load that fails stay in the state: ``keep`` or ``discard``."""
+    missing_deletes: str = "error"
+    """What a delete of a row that is not there is: ``error``, or ``ignore``: counted in the verdict."""
+    duplicate_keys: str = "error"
+    """What an insert of a key that is present is: ``error``, or ``replace``: an update."""
+    table: Changes | None = None
+    """The whole table as it was before this load, for constraints that the state has no columns for."""
+    quarantine: str | None = None
+    """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any]) -> Request:
@@ -58,51 +71,45 @@ class Request:
         for name in ("state", "load_id"):
             _check_text("request", name, facts.get(name))
         _check_constraints(facts.get("constraints"))
-        facts["changes"] = _changes(facts.get("changes"))
+        facts["changes"] = read_source("changes", facts.get("changes"))
+        if facts.get("table") is not None:
+            facts["table"] = read_source("table", facts["table"])
         for name, least in (("max_listed", 0), ("max_samples", 0)):
             _check_count(name, facts.get(name, least), least)
         facts["mask"] = _names("mask", facts.get("mask", ()))
-        if facts.get("rejected_load", "keep") != "keep":
-            raise RequestError(
-                f"The request's 'rejected_load' is {facts['rejected_load']!r}; this version knows only 'keep'.",
-            )
+        for name, known in _CHOICES.items():
+            _check_choice(name, facts.get(name, known[0]), known)
+        if facts.get("quarantine") is not None:
+            _check_text("request", "quarantine", facts["quarantine"])
         return cls(**facts)
-
-    @classmethod
-    def from_json(cls, text: str, *, source: str) -> Request:
-        """Read a request document from its text; ``source`` names it in messages."""
-        try:
-            document = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise RequestError(f"The request {source} is not JSON: {error}.") from error
-        return cls.from_mapping(document)
 
     def to_dict(self) -> dict[str, Any]:
         """The request document."""
         return asdict(self)
 
 
-def _changes(value: Any) -> Changes:
+def read_source(name: str, value: Any) -> Changes:
+    """A source of rows from its JSON form; ``name`` is what the request calls it."""
     if not isinstance(value, Mapping):
         raise RequestError(
-            "The request has no 'changes' object that says where the load's rows are.",
+            f"The request has no '{name}' object that says where the rows are.",
             hint='For instance {"format": "parquet", "path": "..."}.',
         )
-    given = {name: item for name, item in value.items() if item is not None}
-    _check_keys("changes", given, Changes.__slots__)
-    sources = [name for name in _SOURCES if name in given]
+    given = {key: item for key, item in value.items() if item is not None}
+    _check_keys(name, given, Changes.__slots__)
+    sources = [key for key in _SOURCES if key in given]
     if len(sources) != 1:
         raise RequestError(
-            f"'changes' gives {' and '.join(sources) or 'no source'}; exactly one of {', '.join(_SOURCES)} is needed."
+            f"'{name}' gives {' and '.join(sources) or 'no source'}; exactly one of {', '.join(_SOURCES)} is needed."
         )
-    for name in set(given) - {"options"}:
-        _check_text("changes", name, given[name])
+    for key in set(given) - {"options"}:
+        _check_text(name, key, given[key])
     if "path" not in given and (("format" in given and given["format"] != "parquet") or given.get("options")):
-        raise RequestError(f"'changes' gives format or options for a {sources[0]}; they go with 'path' only.")
+        raise RequestError(f"'{name}' gives format or options for a {sources[0]}; they go with 'path' only.")
     options = given.get("options", {})
     if not isinstance(options, Mapping):
-        raise RequestError("'options' in 'changes' is not an object of reader options.")
-    given["options"] = {str(name): _option(item) for name, item in options.items()}
+        raise RequestError(f"'options' in '{name}' is not an object of reader options.")
+    given["options"] = {str(key): _option(item) for key, item in options.items()}
     return Changes(**given)
 
 
@@ -124,6 +131,14 @@ def _check_text(where: str, name: str, value: Any) -> None:
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
+
+
+def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise RequestError(
+            f"'{name}' in the request is {value!r}, and must be one of {', '.join(known)}.",
+            hint=did_you_mean(str(value), known),
+        )
 
 
 def _check_constraints(value: Any) -> None:

@@ -17,9 +17,9 @@ _ALWAYS = (1980, 1, 1, 0, 0, 0)
 _shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
-def application() -> str:
-    """The path of the job that applies a load."""
-    return str(_PACKAGE / "apply_load.py")
+def application(job: str = "apply_load") -> str:
+    """The path of a job: ``apply_load`` or ``maintain``."""
+    return str(_PACKAGE / f"{job}.py")
 
 
 def build_engine_zip(folder: Path) -> Path:

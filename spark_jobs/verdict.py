@@ -56,7 +56,13 @@ class Verdict:
     dependencies: dict[str, Any]
     seconds: dict[str, float]
     notes: list[str] = field(default_factory=list)
-    """What a reader should know besides: constraints that were removed, tolerances that changed."""
+    """What a reader should know besides: constraints that were added or removed, tolerances that changed."""
+    replaced: bool = False
+    """Whether an earlier attempt of this load, with other changes, was taken out."""
+    discarded: bool = False
+    """Whether the load was rejected and its rows are not in the state."""
+    quarantine: dict[str, Any] | None = None
+    """Where the violating rows and the clean rest were written, and how many: ``violating``, ``clean``, ..."""
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict document."""

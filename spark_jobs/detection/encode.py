@@ -16,9 +16,11 @@ from spark_jobs.detection.codes import whole
 from spark_jobs.detection.frames import make_frames
 from spark_jobs.detection.hashing import bucket_of, key_hashes
 from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
+from spark_jobs.detection.rows import ROW_ID
 from spark_jobs.detection.runs import HASH
 
-ROW_ID = "_dc_row_id"
+GONE = "-"
+"""What stands before the role of rows that a load takes away."""
 _ROWS_A_TURN = 65_536
 """Rows that break a constraint alone go to their probes in turns of so many ids."""
 
@@ -40,7 +42,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a load for one probe, in the role of t, of s, or (where it makes no difference) of both."""
+    """Rows of a load for one probe, in the role of t, of s, or (where it makes no difference) of both.
+
+    Before the role of deleted rows stands a minus.
+    """
 
     group: int
     unit: int
@@ -48,25 +53,25 @@ class Chunk:
     rows: pa.Table
 
 
-def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table) -> Iterator[Chunk]:
-    """The chunks of some rows; ``rows`` has the plan's columns and their row ids."""
+def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str = "") -> Iterator[Chunk]:
+    """The chunks of some rows; ``rows`` has the plan's columns and their row ids, ``sign`` is ``GONE`` for deletes."""
     for group in plan.groups:
         narrow = rows.select([ROW_ID, *group.columns])
         if not group.indexes:
             broken = narrow.filter(pa.array(_breaks_alone(group, narrow)))
             if broken.num_rows:
                 turn = broken.column(ROW_ID)[0].as_py() // _ROWS_A_TURN
-                yield Chunk(group.number, turn % spread[group.number].units, "both", broken)
+                yield Chunk(group.number, turn % spread[group.number].units, f"{sign}both", broken)
         elif group.two_sided:
             for role, index in (("t", group.t_index), ("s", group.s_index)):
-                yield from _cut(group, index, role, narrow, spread[group.number])
+                yield from _cut(group, index, sign + role, narrow, spread[group.number])
         else:
-            yield from _cut(group, group.t_index, "both", narrow, spread[group.number])
+            yield from _cut(group, group.t_index, f"{sign}both", narrow, spread[group.number])
 
 
 def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, spread: Spread) -> Iterator[Chunk]:
     assert index is not None
-    hashes = key_hashes([whole(rows.column(name)) for name in index.key], index.families, rows.num_rows)
+    hashes = key_hashes([whole(rows.column(name)) for name in index.hashed], index.families, rows.num_rows)
     hashed = rows.add_column(0, HASH, pa.array(hashes))
     if spread.units == 1:
         yield Chunk(group.number, 0, role, hashed)

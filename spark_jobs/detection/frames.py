@@ -7,7 +7,7 @@ A frame is either what a load brings to a block list (rows, grouped into project
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -97,7 +97,22 @@ def _project(
     first = members[starts]
     totals = np.add.reduceat(weights[members], starts) if len(starts) else np.zeros(0, np.int64)
     ends = np.append(starts, len(members))
-    return Frame(table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends)
+    frame = Frame(table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends)
+    return frame if totals.all() else _without_empty(frame)
+
+
+def _without_empty(frame: Frame) -> Frame:
+    """The frame without the projections whose rows were all taken away again."""
+    kept = frame.weights != 0
+    sizes = np.diff(frame.starts)
+    return replace(
+        frame,
+        codes={name: own[kept] for name, own in frame.codes.items()},
+        weights=frame.weights[kept],
+        first=frame.first[kept],
+        members=frame.members[np.repeat(kept, sizes)],
+        starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
+    )
 
 
 def count_partners(body: BodyPlan, asking: Frame, answering: Frame) -> np.ndarray:

@@ -35,6 +35,12 @@ def bucket_of(hashes: np.ndarray, buckets: int) -> np.ndarray:
     return ((unsigned >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
 
 
+def range_of(bucket: int, buckets: int) -> tuple[int, int]:
+    """The smallest and largest hash of a bucket."""
+    first, beyond = (-(-(one << 32) // buckets) for one in (bucket, bucket + 1))
+    return (first << 32) - 2**63, (beyond << 32) - 2**63 - 1
+
+
 def _lanes(values: pa.Array) -> np.ndarray:
     """Each value as one unsigned 64-bit number (NULLs as anything)."""
     if pa.types.is_large_binary(values.type):

@@ -7,8 +7,8 @@ a read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spark_jobs.constraints.model import Constant, ConstantValue, Constraint, ConstraintSet, Op
@@ -32,13 +32,17 @@ class ConstraintPlan:
         return [body.needs_value(row) for body in self.bodies for row in rows]
 
 
+ROW_HASH = "_dc_row_hash"
+"""A hash of the whole row, also of columns that are not kept: how rows without a key are recognised."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The stored projections on some columns, ordered by a hash of the key columns."""
+    """The stored projections on some columns, ordered by a hash of the key columns (without key, of all columns)."""
 
     key: tuple[str, ...]
     families: tuple[str, ...]
-    """In which family each key column is hashed."""
+    """In which family each hashed column is hashed."""
     columns: tuple[str, ...]
     id: str
 
@@ -47,6 +51,11 @@ class IndexPlan:
         """The index on these columns; its id is the same whichever constraints use it."""
         text = repr((key, families, columns))
         return IndexPlan(key, families, columns, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """The columns whose hash decides where an entry lies: equal projections always lie together."""
+        return self.key or self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,8 @@ class Group:
     columns: tuple[str, ...]
     constraints: tuple[ConstraintPlan, ...]
     classes: tuple[OrderClass, ...]
+    identity: bool = False
+    """Whether its index is how rows are recognised, by key or by hash; such a group has no constraints."""
 
     @property
     def two_sided(self) -> bool:
@@ -107,13 +118,37 @@ class Plan:
         """All indexes by id."""
         return {index.id: index for group in self.groups for index in group.indexes}
 
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns of rows in the state: those that are kept, and the hash of the whole row."""
+        return (*self.columns, ROW_HASH)
+
+    @property
+    def identity(self) -> IndexPlan:
+        """The index by which rows are recognised, whether or not it is kept up."""
+        return identity_group(self.key, dict(zip(self.columns, self.types, strict=True)), 0).indexes[0]
+
+    def families_of(self, index: IndexPlan) -> tuple[str, ...]:
+        """In which family each column of an index compares."""
+        types = {**dict(zip(self.columns, self.types, strict=True)), ROW_HASH: "bigint"}
+        return tuple(family(types[name]) or "" for name in index.columns)
+
+    def only(self, groups: Iterable[Group]) -> Plan:
+        """The same plan for some of its groups."""
+        return replace(self, groups=tuple(replace(one, number=number) for number, one in enumerate(groups)))
+
 
 def make_plan(
-    constraint_set: ConstraintSet, schema: Mapping[str, str], *, instant: Callable[[datetime], datetime]
+    constraint_set: ConstraintSet,
+    schema: Mapping[str, str],
+    *,
+    instant: Callable[[datetime], datetime],
+    recognise: bool = False,
 ) -> Plan:
     """Plan the detection for columns of these types (``schema`` maps names to Spark types).
 
-    ``instant`` tells which instant a timestamp without zone stands for in the session.
+    ``instant`` tells which instant a timestamp without zone stands for in the session. Rows of a table with a key are
+    always recognised by an index; those of one without key only where ``recognise`` asks for it.
     """
     names = {name.lower(): name for name in schema}
     members: dict[tuple, list[tuple[ConstraintPlan, Constraint]]] = {}
@@ -124,14 +159,33 @@ def make_plan(
     groups: list[Group] = []
     for (rows, columns, (t_key, s_key)), pairs in members.items():
         classes = _order_classes([one for _, one in pairs], [one for one, _ in pairs], columns, schema)
-        families = tuple(_pair_family(left, right, schema) for left, right in zip(t_key, s_key, strict=True))
+        pairs_of_key = list(zip(t_key, s_key, strict=True)) or [(name, name) for name in columns]
+        families = tuple(_pair_family(left, right, schema) for left, right in pairs_of_key)
         t_index, s_index = (IndexPlan.on(key, families, columns) if rows == 2 else None for key in (t_key, s_key))
         constraints = tuple(one for one, _ in pairs)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
     key = tuple(names[name.lower()] for name in constraint_set.key)
-    read = sorted({column for group in groups for column in group.columns} - set(key))
+    if key or recognise:
+        groups.append(identity_group(key, schema, len(groups)))
+    read = sorted({column for group in groups if not group.identity for column in group.columns} - set(key))
     columns = (*key, *read)
     return Plan(columns, tuple(schema[name] for name in columns), key, tuple(groups))
+
+
+def identity_group(key: tuple[str, ...], schema: Mapping[str, str], number: int) -> Group:
+    """The group whose index recognises rows: by their key, or without one by the hash of the whole row."""
+    columns = key or (ROW_HASH,)
+    types = {**schema, ROW_HASH: "bigint"}
+    for name in columns:
+        if family(types[name]) is None:
+            raise SchemaError(
+                f"The key has column '{name}' of type {types[name]}, and values of that type cannot be compared here.",
+                hint="Choose other columns for the key, or cast this one in the changes (for instance with 'sql').",
+            )
+    families = tuple(family(types[name]) or "" for name in columns)
+    index = IndexPlan.on(columns, families, columns)
+    classes = tuple(OrderClass((name,), (), one, False) for name, one in zip(columns, families, strict=True))
+    return Group(number, index, index, columns, (), classes, identity=True)
 
 
 def _plan_constraint(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.listing import masked, merge_listings
-from spark_jobs.detection.runs import parquet_bytes
+from spark_jobs.detection.runs import parquet_bytes, store_parquet
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
@@ -70,8 +70,8 @@ class Report:
     def _write(self, kind: str, name: str, table: pa.Table) -> DataFile:
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60]
         path = f"{kind}/{self.load:08d}/{slug}-{uuid.uuid4().hex}.parquet"
-        stored = self.storage.write(path, parquet_bytes(table))
-        return DataFile(path, kind, name, self.load, stored.size, stored.sha256, table.num_rows)
+        data = parquet_bytes(table)
+        return store_parquet(self.storage, path, data, kind=kind, owner=name, load=self.load, rows=table.num_rows)
 
     def _samples(self, listing: pa.Table) -> list[dict[str, Any]]:
         """The worst rows' pairs: first one for each new projection, then more of them."""

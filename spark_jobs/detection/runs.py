@@ -1,28 +1,33 @@
 """Index files: sorted runs of entries in Parquet, one a load, index and task.
 
-An entry is one projection: its values, how many rows carry it, and their ids. Entries are ordered by the hash of the
-key columns in small row groups, so that a probe opens only the row groups that can hold a wanted hash, and of those
-it first reads nothing but the hashes.
+An entry is one projection: its values, how many rows carry it, and their ids; with a negative number of rows it takes
+rows away. The index is the sum of its runs. Entries are ordered by the hash of the key columns in small row groups, so
+that a probe opens only the files and row groups that can hold a wanted hash, and of those it first reads nothing but
+the hashes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_jobs.detection.codes import whole
 from spark_jobs.errors import StateError
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
 ROW_GROUP = 16_384
+_MAGIC = b"PAR1"
 
 
 def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequence[str] = ()) -> bytes:
@@ -43,6 +48,34 @@ def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequenc
     return buffer.getvalue()
 
 
+def store_parquet(
+    storage: Storage,
+    path: str,
+    data: bytes,
+    *,
+    kind: str,
+    load: int,
+    rows: int,
+    owner: str = "",
+    bounds: tuple[int, int] | None = None,
+) -> DataFile:
+    """Write a Parquet file to the state, with all that it takes to notice damage later."""
+    stored = storage.write(path, data)
+    length = int.from_bytes(data[-8:-4], "little") + 8
+    footer = _footer_checksum(data[-length:])
+    return DataFile(path, kind, owner, load, stored.size, stored.sha256, rows, bounds=bounds, footer=footer)
+
+
+def _footer_checksum(footer: bytes) -> str:
+    return hashlib.sha256(footer).hexdigest()[:16]
+
+
+def _tail(source: IO[bytes], length: int) -> bytes:
+    """The last bytes of a file."""
+    source.seek(-length, io.SEEK_END)
+    return source.read(length)
+
+
 def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
     """The columns of numbers and texts below a column, as the Parquet writer names them."""
     if pa.types.is_struct(arrow_type):
@@ -58,19 +91,24 @@ class Reader:
     def __init__(self, storage: Storage, file: DataFile) -> None:
         self._file = file
         self._storage = storage
-        with self._opened() as parquet:
-            self._metadata = parquet.metadata
+        with self._opened() as source:
+            size = source.seek(0, io.SEEK_END)
+            if size != file.size:
+                raise self._damaged(f"it has {size} bytes, not {file.size}")
+            source.seek(-8, io.SEEK_END)
+            length = int.from_bytes(source.read(8)[:4], "little") + 8
+            footer = _tail(source, min(length, size))
+            if _footer_checksum(footer) != file.footer:
+                raise self._damaged("its footer was altered")
+            self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {self._metadata.num_rows} rows, not {file.rows}")
 
     @contextlib.contextmanager
-    def _opened(self, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+    def _opened(self) -> Iterator[IO[bytes]]:
         with self._storage.open(self._file.path) as source:
-            size = source.seek(0, io.SEEK_END)
-            if size != self._file.size:
-                raise self._damaged(f"it has {size} bytes, not {self._file.size}")
             try:
-                yield pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, pre_buffer=False)
+                yield source
             except (pa.ArrowInvalid, OSError) as error:
                 raise self._damaged(error) from error
 
@@ -96,8 +134,14 @@ class Reader:
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups."""
-        with self._opened(self._metadata) as parquet:
+        with self._opened() as source:
+            parquet = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
             return parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns with their types."""
+        return self._metadata.schema.to_arrow_schema()
 
 
 @dataclass(slots=True)
@@ -107,20 +151,22 @@ class Found:
     entries: pa.Table
     file: np.ndarray
     position: np.ndarray
-    readers: list[Reader] = field(default_factory=list)
+    readers: dict[int, Reader]
 
-    def row_ids(self, chosen: np.ndarray, most: int) -> list[list[int]]:
-        """The first ids of the rows of some entries."""
-        ids: dict[int, list[int]] = {}
+    def row_ids(self, chosen: np.ndarray) -> list[np.ndarray]:
+        """The ids of the rows of some entries."""
+        ids: dict[int, np.ndarray] = {}
         for number in np.unique(self.file[chosen]):
-            reader = self.readers[number]
+            reader = self.readers[int(number)]
             mine = chosen[self.file[chosen] == number]
             starts = reader.group_starts
             group_of = np.searchsorted(starts, self.position[mine], side="right") - 1
             for group in np.unique(group_of):
-                column = reader.read([int(group)], [ROW_IDS]).column(0)
+                column = whole(reader.read([int(group)], [ROW_IDS]).column(0))
+                offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
                 for one in mine[group_of == group]:
-                    ids[int(one)] = column[int(self.position[one] - starts[group])].as_py()[:most]
+                    place = int(self.position[one] - starts[group])
+                    ids[int(one)] = values[offsets[place] : offsets[place + 1]]
         return [ids[int(one)] for one in chosen]
 
 
@@ -128,20 +174,21 @@ def find_entries(
     storage: Storage,
     files: Sequence[DataFile],
     columns: Sequence[str],
-    wanted: np.ndarray | None,
-    share: tuple[int, int],
+    *,
+    wanted: np.ndarray | None = None,
+    within: tuple[int, int] | None = None,
 ) -> Found:
-    """The entries whose hash is wanted (sorted); all of them when ``wanted`` is ``None``.
-
-    ``share`` is (which, of how many): the row groups of an index without key are dealt out to several probes.
-    """
-    tables, file_numbers, positions, readers = [], [], [], []
+    """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""
+    tables, file_numbers, positions = [], [], []
+    readers: dict[int, Reader] = {}
     for number, file in enumerate(files):
+        if not _may_hold(file, wanted, within):
+            continue
         reader = Reader(storage, file)
-        readers.append(reader)
-        groups, chosen = _wanted_rows(reader, wanted, share)
+        groups, chosen = _wanted_rows(reader, wanted, within)
         if not len(chosen):
             continue
+        readers[number] = reader
         table = reader.read(groups, [*columns, ROWS])
         starts = reader.group_starts
         absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
@@ -154,32 +201,47 @@ def find_entries(
     return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
 
 
-def _wanted_rows(reader: Reader, wanted: np.ndarray | None, share: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def _may_hold(file: DataFile, wanted: np.ndarray | None, within: tuple[int, int] | None) -> bool:
+    """Whether a file can have a wanted hash, as far as the snapshot knows."""
+    if file.bounds is None:
+        return False
+    low, high = file.bounds
+    if within is not None:
+        return low <= within[1] and high >= within[0]
+    return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high, side="right"))
+
+
+def _wanted_rows(
+    reader: Reader, wanted: np.ndarray | None, within: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray]:
     """The row groups to read, and which of their rows are wanted."""
-    bounds = reader.bounds
-    if wanted is None:
-        groups = np.arange(share[0], len(bounds), share[1])
-        starts = reader.group_starts
-        return groups, np.arange(int(sum(starts[group + 1] - starts[group] for group in groups)))
-    first = np.searchsorted(wanted, bounds[:, 0], side="left")
-    beyond = np.searchsorted(wanted, bounds[:, 1], side="right")
-    candidates = np.flatnonzero(beyond > first)
+    bounds, starts = reader.bounds, reader.group_starts
+    if within is not None:
+        candidates = np.flatnonzero((bounds[:, 0] <= within[1]) & (bounds[:, 1] >= within[0]))
+    elif wanted is not None:
+        first = np.searchsorted(wanted, bounds[:, 0], side="left")
+        candidates = np.flatnonzero(np.searchsorted(wanted, bounds[:, 1], side="right") > first)
+    else:
+        return np.arange(len(bounds)), np.arange(starts[-1])
     if not len(candidates):
         return candidates, candidates
     hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
-    place = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
-    hit = wanted[place] == hashes
-    starts = reader.group_starts
-    sizes = starts[candidates + 1] - starts[candidates]
-    group_of = np.repeat(np.arange(len(candidates)), sizes)
+    if within is not None:
+        hit = (hashes >= within[0]) & (hashes <= within[1])
+    else:
+        assert wanted is not None
+        hit = wanted[np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)] == hashes
+    group_of = np.repeat(np.arange(len(candidates)), starts[candidates + 1] - starts[candidates])
     kept = np.unique(group_of[hit])
     in_kept = np.isin(group_of, kept)
     return candidates[kept], np.flatnonzero(hit[in_kept])
 
 
 def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> DataFile:
-    """Write entries (ordered by hash) as one run of an index."""
+    """Write entries (one or more, ordered by hash) as one run of an index."""
     data = parquet_bytes(entries, delta=[HASH, ROWS, ROW_IDS])
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
-    stored = storage.write(path, data)
-    return DataFile(path, "index", index_id, load, stored.size, stored.sha256, entries.num_rows)
+    bounds = (entries.column(HASH)[0].as_py(), entries.column(HASH)[-1].as_py())
+    return store_parquet(
+        storage, path, data, kind="index", owner=index_id, load=load, rows=entries.num_rows, bounds=bounds
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from spark_jobs.detection.comparable import is_months
+from spark_jobs.detection.staging import FEED_COLUMNS
 from spark_jobs.errors import ChangesError, SchemaError
 from spark_jobs.request import Changes
 
@@ -57,27 +58,47 @@ def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
 
 
 def row_hash(frame: DataFrame, salt: str) -> Column:
-    """A hash of the whole row. Spark's hash passes over NULLs, so each column says whether it is one."""
+    """A hash of the whole row, but for the columns of a change data feed.
+
+    A column counts with its name and only where it is not NULL, so that a column which is added to the table later
+    changes the hash of no row that is already there. Numbers count by value, whatever their width.
+    """
     from pyspark.sql import functions as f
 
     parts: list[Column] = [f.lit(salt)]
     for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
+        if field.name.lower() in FEED_COLUMNS:
+            continue
         column = f.col(quoted(field.name))
-        hashable = "map<" not in field.dataType.simpleString() and "variant" not in field.dataType.simpleString()
-        parts += [column if hashable else f.to_json(f.struct(column)), column.isNull()]
+        value = _hashable(column, field.dataType.simpleString())
+        parts.append(f.when(column.isNotNull(), f.xxhash64(f.lit(field.name.lower()), value)))
     return f.xxhash64(*parts)
 
 
-def kept(frame: DataFrame, columns: Sequence[str]) -> list[Column]:
-    """Some columns, found whatever case the changes write them in, without their names.
+def _hashable(column: Column, spark_type: str) -> Column:
+    from pyspark.sql import functions as f
 
-    Spark's Arrow functions take a dot in a name for a field of a struct.
+    if spark_type in ("tinyint", "smallint", "int"):
+        return column.cast("bigint")
+    if spark_type == "float":
+        return column.cast("double")
+    return f.to_json(f.struct(column)) if "map<" in spark_type or "variant" in spark_type else column
+
+
+def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
+    """Some columns (with their types), found whatever case the changes write them in, without their names.
+
+    Spark's Arrow functions take a dot in a name for a field of a struct. A column that the changes do not have is
+    NULL: a delete may give the key alone.
     """
     from pyspark.sql import functions as f
 
     fields = {field.name.lower(): field for field in frame.schema.fields}
     chosen = []
-    for place, name in enumerate(columns):
+    for place, (name, spark_type) in enumerate(columns.items()):
+        if name.lower() not in fields:
+            chosen.append(f.lit(None).cast("int" if is_months(spark_type) else spark_type).alias(kept_name(place)))
+            continue
         actual = quoted(fields[name.lower()].name)
         months = is_months(fields[name.lower()].dataType.simpleString())
         column = f.expr(f"extract(year from {actual}) * 12 + extract(month from {actual})") if months else f.col(actual)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from spark_jobs.detection.compact import Compact, Merge
 from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.plan import Plan
+from spark_jobs.detection.resolve import Resolve
 from spark_jobs.detection.sources import first_line, kept, row_hash, spark_errors
 from spark_jobs.detection.staging import (
     CHANGE_TYPE,
@@ -24,7 +28,7 @@ from spark_jobs.detection.steps import DOCUMENT_SCHEMA, Encode, Probe, ReportSte
 from spark_jobs.detection.work import MESSAGE_SCHEMA, Work
 from spark_jobs.errors import ChangesError
 from spark_jobs.request import Changes, Request
-from spark_jobs.state.snapshots import DataFile
+from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
 
 if TYPE_CHECKING:
@@ -37,26 +41,30 @@ _PROBE_ROWS = 524_288
 _REPORT_ROWS = 1_048_576
 _REPORT_CONSTRAINTS = 50
 _MOST_ENCODERS = 64
+_RESOLVED_HERE = 50_000
 
 
 def stage_load(
     changes: DataFrame, source: Changes, storage: Storage, load: int, plan: Plan, types: Mapping[str, str]
 ) -> StagedLoad:
     """Read the changes once: write their rows to the state and make their fingerprint."""
-    return _run_stage(changes, source, Stage(storage, load, plan.columns), types)
+    columns = dict(zip(plan.columns, plan.types, strict=True))
+    return _run_stage(changes, source, Stage(storage, load, plan.columns), columns, types)
 
 
-def fingerprint_load(changes: DataFrame, source: Changes, storage: Storage, types: Mapping[str, str]) -> StagedLoad:
+def fingerprint_load(changes: DataFrame, source: Changes, types: Mapping[str, str]) -> str:
     """Read the changes and make their fingerprint; nothing is written."""
-    return _run_stage(changes, source, Stage(storage, 0, ()), types)
+    return _run_stage(changes, source, Stage(None, 0, ()), {}, types).fingerprint
 
 
-def _run_stage(changes: DataFrame, source: Changes, stage: Stage, types: Mapping[str, str]) -> StagedLoad:
+def _run_stage(
+    changes: DataFrame, source: Changes, stage: Stage, columns: Mapping[str, str], types: Mapping[str, str]
+) -> StagedLoad:
     from pyspark.errors import PythonException
 
     hashes = [row_hash(changes, name).alias(name) for name in ROW_HASHES]
     change_type = [changes[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, types) else []
-    rows = changes.select(*kept(changes, stage.columns), *change_type, *hashes)
+    rows = changes.select(*kept(changes, columns), *change_type, *hashes)
     try:
         collected = rows.mapInArrow(stage, DOCUMENT_SCHEMA).collect()
     except PythonException:
@@ -88,47 +96,100 @@ def make_work(
     storage: Storage,
     plan: Plan,
     load: int,
-    staged: StagedLoad,
     index_files: Mapping[str, tuple[DataFile, ...]],
-    request: Request,
+    request: Request | None,
+    *,
+    inserts: Sequence[DataFile] = (),
+    deletes: Sequence[DataFile] = (),
+    dead: Sequence[DataFile] = (),
+    writes: Collection[str] | None = None,
 ) -> Work:
-    """What the workers need to know, with the work cut up by its size."""
-    spread = spread_of(plan, index_files, staged.rows)
+    """What the workers need to know, with the work cut up by its size.
+
+    Without request nothing is listed; ``writes`` are the indexes to write when they are not all.
+    """
+    rows = sum(file.rows for file in (*inserts, *deletes))
+    spread = spread_of(plan, index_files, rows)
     first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
     units = sum(one.units for one in spread.values())
     writers: dict[str, int] = {}
     for group in plan.groups:
         for index in group.indexes:
-            writers.setdefault(index.id, group.number)
+            if writes is None or index.id in writes:
+                writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
-    added = staged.rows * len(plan.groups)
+    added = rows * len(plan.groups)
     return Work(
         storage=storage,
         plan=plan,
         load=load,
-        staged=tuple(staged.files),
+        inserts=tuple(inserts),
+        deletes=tuple(deletes),
+        dead=tuple(dead),
         index_files=index_files,
         spread=spread,
         first_units=first_units,
         writers=writers,
         probe_tasks=min(units, math.ceil(max(entries + added, 1) / _PROBE_ROWS)),
-        report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS)),
-        max_listed=request.max_listed,
-        max_samples=request.max_samples,
-        mask=request.mask,
+        report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS, 1)),
+        max_listed=request.max_listed if request else 0,
+        max_samples=request.max_samples if request else 0,
+        mask=request.mask if request else (),
+        lists=request is not None,
     )
 
 
 def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
     """Run a load through encode, probe and report; returns the report's documents."""
-    encoders = min(sum(math.ceil(file.rows / ROW_GROUP) for file in work.staged), _MOST_ENCODERS)
-    if not encoders:
+    tasks = _encoders(work)
+    if not tasks:
         return []
-    chunks = spark.range(0, encoders, 1, encoders).mapInArrow(Encode(work, encoders), MESSAGE_SCHEMA)
+    chunks = _chunks(spark, work, tasks)
     facts = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(Probe(work), MESSAGE_SCHEMA)
     report = facts.repartitionById(work.report_tasks, facts["task"]).mapInArrow(ReportStep(work), DOCUMENT_SCHEMA)
-    documents = [json.loads(row["document"]) for row in report.collect()]
-    for document in documents:
-        if document["kind"] == "error":
-            raise_from(document)
+    return _collected(work.storage, [row["document"] for row in report.collect()])
+
+
+def resolve(spark: SparkSession, work: Work, rows: Sequence[DataFile]) -> list[dict[str, Any]]:
+    """Find the rows that a load deletes; of a small load right here, sooner than Spark could start a task."""
+    tasks = _encoders(work)
+    step = Resolve(work, tuple(rows))
+    if sum(file.rows for file in (*work.inserts, *work.deletes)) <= _RESOLVED_HERE:
+        batches = Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})])
+        texts = [text for batch in step(batches) for text in batch.column(0).to_pylist()]
+    else:
+        chunks = _chunks(spark, work, tasks)
+        found = chunks.repartitionById(work.probe_tasks, chunks["task"]).mapInArrow(step, DOCUMENT_SCHEMA)
+        texts = [row["document"] for row in found.collect()]
+    return _collected(work.storage, texts)
+
+
+def compact(spark: SparkSession, storage: Storage, merges: Sequence[Merge]) -> list[DataFile]:
+    """Merge runs, each merge one task or several."""
+    if not merges:
+        return []
+    step = Compact(storage, tuple(merges))
+    merged = spark.range(0, len(merges), 1, len(merges)).mapInArrow(step, DOCUMENT_SCHEMA)
+    texts = [row["document"] for row in merged.collect()]
+    return [data_file(one["file"]) for one in _collected(storage, texts)]
+
+
+def _encoders(work: Work) -> int:
+    changed = (*work.inserts, *work.deletes)
+    return min(sum(math.ceil(file.rows / ROW_GROUP) for file in changed), _MOST_ENCODERS)
+
+
+def _chunks(spark: SparkSession, work: Work, tasks: int) -> DataFrame:
+    return spark.range(0, tasks, 1, tasks).mapInArrow(Encode(work, tasks), MESSAGE_SCHEMA)
+
+
+def _collected(storage: Storage, texts: Sequence[str]) -> list[dict[str, Any]]:
+    """What the workers report. An error among it is raised, and what the others wrote is removed."""
+    documents = [json.loads(text) for text in texts]
+    for error in documents:
+        if error["kind"] == "error":
+            for document in documents:
+                if document.get("file"):
+                    storage.remove(document["file"]["path"])
+            raise_from(error)
     return documents

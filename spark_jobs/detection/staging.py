@@ -13,31 +13,45 @@ import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.errors import DcError
-from spark_jobs.state.snapshots import DataFile
+from spark_jobs.detection.plan import ROW_HASH
+from spark_jobs.detection.rows import LOAD_BITS
+from spark_jobs.detection.runs import store_parquet
+from spark_jobs.errors import ChangesError, DcError
+from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
 
 ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
 CHANGE_TYPE = "_change_type"
-LOAD_BITS = 40
+FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
+"""The columns that a change data feed adds to those of the table."""
+_DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
 ROW_GROUP = 65_536
 _FILE_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """What one task staged: its files, its share of the fingerprint, and rows that are not inserts."""
+class Part:
+    """The inserted, or the deleted rows of a load, or of one task's share of it."""
 
-    partition: int
     files: list[DataFile]
     rows: int
-    sums: tuple[int, ...]
-    not_inserts: int
+    sums: list[int]
+    """Sums of the rows' hashes: the same whatever the order of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task staged."""
+
+    partition: int
+    inserted: Part
+    deleted: Part
     error: dict[str, str] | None = None
 
 
@@ -45,10 +59,10 @@ class Staged:
 class Stage:
     """The function that Spark runs on each partition of the changes."""
 
-    storage: Storage
+    storage: Storage | None
+    """Without one nothing is written, and only the fingerprint is made."""
     load: int
     columns: tuple[str, ...]
-    """The columns to keep; without any nothing is written, and only the fingerprint is made."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -58,35 +72,69 @@ class Stage:
         try:
             staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
         except DcError as error:
-            staged = Staged(partition, [], 0, (0, 0), 0, error.to_dict())
+            nothing = Part([], 0, [0, 0])
+            staged = Staged(partition, nothing, nothing, error.to_dict())
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(asdict(staged))]})
 
 
 def stage_rows(
-    storage: Storage, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
+    storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Staged:
-    """Write the first columns of some rows, under these names, as Parquet files of the state (none: write nothing)."""
-    writer = _Writer(storage, load)
-    rows, not_inserts = 0, 0
-    sums = [0] * len(ROW_HASHES)
+    """Write the first columns of some rows, under these names, and the hash of the whole row to the state."""
+    inserted, deleted = _Share(storage, load, "rows"), _Share(storage, load, "deletes")
     for batch in batches:
-        rows += batch.num_rows
-        for place, name in enumerate(ROW_HASHES):
-            lanes = batch.column(batch.schema.get_field_index(name)).to_numpy().view(np.uint64)
-            sums[place] = (sums[place] + int(lanes.sum())) % 2**64
-        change = batch.schema.get_field_index(CHANGE_TYPE)
-        if change >= 0:
-            not_inserts += sum(value != "insert" for value in batch.column(change).to_pylist())
-        if columns:
-            writer.add(batch.select(range(len(columns))).rename_columns(list(columns)))
-    return Staged(partition, writer.finish(), rows, tuple(sums), not_inserts)
+        hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
+        kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])
+        gone = _is_delete(batch)
+        if gone is None:
+            inserted.add(kept, hashes)
+            continue
+        for share, mine in ((inserted, ~gone), (deleted, gone)):
+            chosen = pa.array(mine)
+            share.add(kept.filter(chosen), [one.filter(chosen) for one in hashes])
+    return Staged(partition, inserted.finish(), deleted.finish())
+
+
+def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
+    """Which rows of a batch are deletes; ``None`` where the changes do not say, and all are inserts."""
+    place = batch.schema.get_field_index(CHANGE_TYPE)
+    if place < 0:
+        return None
+    kinds = batch.column(place).to_pylist()
+    for kind in set(kinds):
+        if kind not in _DELETES:
+            shown = "NULL" if kind is None else f"'{kind}'"
+            raise ChangesError(
+                f"The changes have a row whose {CHANGE_TYPE} is {shown}.",
+                hint=f"It is one of {', '.join(_DELETES)}, as in a change data feed.",
+            )
+    return np.array([_DELETES[kind] for kind in kinds], bool)
+
+
+class _Share:
+    """The inserted, or the deleted rows of one task: files and sums."""
+
+    def __init__(self, storage: Storage | None, load: int, kind: str) -> None:
+        self._writer = _Writer(storage, load, kind) if storage else None
+        self._rows = 0
+        self._sums = [0] * len(ROW_HASHES)
+
+    def add(self, rows: pa.RecordBatch, hashes: Sequence[pa.Array]) -> None:
+        self._rows += rows.num_rows
+        for place, lane in enumerate(hashes):
+            self._sums[place] = (self._sums[place] + int(lane.to_numpy().view(np.uint64).sum())) % 2**64
+        if self._writer:
+            self._writer.add(rows)
+
+    def finish(self) -> Part:
+        return Part(self._writer.finish() if self._writer else [], self._rows, self._sums)
 
 
 class _Writer:
     """Rows into row groups, row groups into files of bounded size."""
 
-    def __init__(self, storage: Storage, load: int) -> None:
-        self._storage, self._load = storage, load
+    def __init__(self, storage: Storage, load: int, kind: str) -> None:
+        self._storage, self._load, self._kind = storage, load, kind
         self._files: list[DataFile] = []
         self._waiting: list[pa.RecordBatch] = []
         self._buffer: io.BytesIO | None = None
@@ -102,7 +150,7 @@ class _Writer:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        table = _canonical(pa.Table.from_batches(self._waiting))
+        table = canonical(pa.Table.from_batches(self._waiting))
         self._waiting = []
         if self._parquet is None:
             self._buffer = io.BytesIO()
@@ -120,9 +168,11 @@ class _Writer:
         if self._parquet is None or self._buffer is None:
             return
         self._parquet.close()
-        path = f"rows/{self._load:08d}-{uuid.uuid4().hex}.parquet"
-        stored = self._storage.write(path, self._buffer.getvalue())
-        self._files.append(DataFile(path, "rows", "", self._load, stored.size, stored.sha256, self._written))
+        path = f"{self._kind}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
+        data = self._buffer.getvalue()
+        self._files.append(
+            store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=self._written)
+        )
         self._parquet = self._buffer = None
 
     def finish(self) -> list[DataFile]:
@@ -131,7 +181,7 @@ class _Writer:
         return self._files
 
 
-def _canonical(table: pa.Table) -> pa.Table:
+def canonical(table: pa.Table) -> pa.Table:
     """The table in Arrow types that do not depend on the session's settings, so that all files of a state agree."""
     fields = [pa.field(field.name, _canonical_type(field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))
@@ -153,32 +203,39 @@ def _canonical_type(arrow_type: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class StagedLoad:
-    """A whole load, staged."""
+    """A whole load, staged. The rows of ``deletes`` are as they were given, and not recognised yet."""
 
-    files: list[DataFile]
-    rows: int
+    inserts: list[DataFile]
+    deletes: list[DataFile]
+    inserted: int
+    deleted: int
     fingerprint: str
-    not_inserts: int
 
 
 def gather(documents: Sequence[str], load: int, columns: Sequence[tuple[str, str]]) -> StagedLoad:
     """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types)."""
-    parts = [json.loads(one) for one in documents]
+    parts = sorted(map(json.loads, documents), key=lambda one: one["partition"])
     for part in parts:
         if part["error"]:
             raise_from(part["error"])
-    files = []
-    next_id = load << LOAD_BITS
-    for part in sorted(parts, key=lambda one: one["partition"]):
-        for document in part["files"]:
-            file = replace(DataFile(**document), first_row_id=next_id)
-            next_id += file.rows
-            files.append(file)
-    rows = sum(part["rows"] for part in parts)
-    sums = [sum(part["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]
-    names = "|".join(sorted(f"{name.lower()}:{spark_type}" for name, spark_type in columns))
-    fingerprint = "-".join([str(rows), *(f"{one:016x}" for one in sums), _short(names)])
-    return StagedLoad(files, rows, fingerprint, sum(part["not_inserts"] for part in parts))
+    files: list[list[DataFile]] = []
+    counts: list[int] = []
+    marks: list[str] = []
+    for kind, first_id in (("inserted", load << LOAD_BITS), ("deleted", 0)):
+        files.append(_numbered([data_file(file) for part in parts for file in part[kind]["files"]], first_id))
+        counts.append(sum(part[kind]["rows"] for part in parts))
+        sums = [sum(part[kind]["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]
+        marks += [str(counts[-1]), *(f"{one:016x}" for one in sums)] if kind == "inserted" or counts[-1] else []
+    names = "|".join(
+        sorted(f"{name.lower()}:{spark_type}" for name, spark_type in columns if name.lower() not in FEED_COLUMNS)
+    )
+    return StagedLoad(files[0], files[1], counts[0], counts[1], "-".join([*marks, _short(names)]))
+
+
+def _numbered(files: Sequence[DataFile], first_id: int) -> list[DataFile]:
+    """The files with the ids of their first rows, one after the other."""
+    starts = accumulate((file.rows for file in files), initial=first_id)
+    return [replace(file, first_row_id=start) for file, start in zip(files, starts, strict=False)]
 
 
 def raise_from(document: dict[str, str]) -> None:

@@ -12,17 +12,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from spark_jobs.detection.encode import ROW_ID, encode, skipped_null_rows
+from spark_jobs.detection.codes import whole
+from spark_jobs.detection.encode import GONE, encode, skipped_null_rows
 from spark_jobs.detection.report import Report
+from spark_jobs.detection.rows import ROW_ID, is_in, read_group, row_ids
 from spark_jobs.detection.runs import HASH, Reader, write_run
 from spark_jobs.detection.unit import ENTRIES, probe_unit
 from spark_jobs.detection.work import Work, received, send
 from spark_jobs.errors import DcError
 
 DOCUMENT_SCHEMA = "document string"
+PASSED_ON = ("error", "skipped")
+"""Messages of the first step that go on to the driver as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +45,32 @@ class Encode:
 
     def _encode(self, task: int) -> Iterator[pa.RecordBatch]:
         work = self.work
-        skipped = [0] * len(work.plan.constraints)
-        for rows in self._pieces(task):
-            for number, constraint in enumerate(work.plan.constraints):
-                skipped[number] += skipped_null_rows(constraint, rows)
-            for chunk in encode(work.plan, work.spread, rows):
+        skipped = {one.number: 0 for one in work.plan.constraints}
+        for rows, sign in self._pieces(task):
+            for constraint in work.plan.constraints if not sign else ():
+                skipped[constraint.number] += skipped_null_rows(constraint, rows)
+            for chunk in encode(work.plan, work.spread, rows, sign):
                 task_of = work.task_of(chunk.group, chunk.unit)
                 yield send(task_of, chunk.role, chunk.rows, number=chunk.group, unit=chunk.unit)
-        yield send(0, "skipped", {"rows": skipped})
+        yield send(0, "skipped", {"rows": list(skipped.items())})
 
-    def _pieces(self, task: int) -> Iterator[pa.Table]:
-        """The task's share of the load's row groups, with row ids."""
+    def _pieces(self, task: int) -> Iterator[tuple[pa.Table, str]]:
+        """The task's share of the row groups of inserted and deleted rows, with row ids."""
+        work = self.work
+        dead = row_ids(work.storage, work.dead)
+        signed = [*((file, "") for file in work.inserts), *((file, GONE) for file in work.deletes)]
         turn = 0
-        for file in self.work.staged:
-            reader = Reader(self.work.storage, file)
-            starts = reader.group_starts
-            for group in range(len(starts) - 1):
+        for file, sign in signed:
+            reader = Reader(work.storage, file)
+            for group in range(len(reader.group_starts) - 1):
                 turn += 1
                 if turn % self.tasks != task:
                     continue
-                rows = reader.read([group], self.work.plan.columns)
-                first = (file.first_row_id or 0) + int(starts[group])
-                yield rows.append_column(ROW_ID, pa.array(np.arange(first, first + rows.num_rows)))
+                rows = read_group(reader, file, group, work.columns)
+                if len(dead):
+                    rows = rows.filter(pa.array(~is_in(whole(rows.column(ROW_ID)).to_numpy(), dead)))
+                if rows.num_rows:
+                    yield rows, sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class Probe:
     def _probe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         units: dict[tuple[int, int], dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
         for message in received(batches):
-            if message.kind in ("error", "skipped"):
+            if message.kind in PASSED_ON:
                 yield send(0, message.kind, message.document)
             else:
                 units[message.number, message.unit][message.kind].append(message.table)

@@ -3,77 +3,175 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.detection.codes import whole
-from spark_jobs.detection.encode import ROW_ID
+from spark_jobs.detection.codes import combine, whole
+from spark_jobs.detection.encode import GONE
 from spark_jobs.detection.frames import Frame, make_frames
+from spark_jobs.detection.hashing import range_of
 from spark_jobs.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
 from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally, count_pairs, violating_rows
+from spark_jobs.detection.report import json_rows
+from spark_jobs.detection.rows import ROW_ID, is_in
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries
 from spark_jobs.detection.work import Work, send
+from spark_jobs.errors import StateError
 
 ENTRIES = "entries "
 """The kind of message that carries new entries of an index; its id follows."""
+MOST_NAMED = 5
+"""How many rows an error names."""
 _ROWS_PER_REPORT = 2**20
 
 
 def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-    """One unit: what its new rows violate, and the entries that they add to the indexes."""
+    """One unit: what its new rows violate, what its deleted rows no longer do, and the entries for the indexes."""
     if not group.indexes:
-        yield from _probe_single_rows(work, group, roles["both"])
+        yield from _probe_single_rows(work, group, roles)
         return
-    shares = work.spread[group.number].shares
-    blocks, origins = _blocks(work, group, roles, (unit if shares > 1 else 0, shares))
-    row_ids = (_row_ids(blocks.new_t), _row_ids(blocks.new_s))
+    probe = _prepare(work, group, unit, roles)
+    if group.identity and work.plan.key:
+        yield from _check_keys(group, probe)
+    row_ids = (_row_ids(probe.new.new_t), _row_ids(probe.new.new_s))
     for constraint in group.constraints:
-        counted = count_pairs(constraint, blocks)
+        counted = count_pairs(constraint, probe.new)
         listing = None
-        if counted.pairs_with_old or counted.pairs_among_new_twice:
-            listing = list_pairs(constraint, counted, blocks, origins, group.columns, work.most_found)
-        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
-    for index in work.writes(group) if blocks.pairs_new else []:
-        frame = blocks.new_t if index == group.t_index else blocks.new_s
+        if work.most_found and (counted.pairs_with_old or counted.pairs_among_new_twice):
+            listing = list_pairs(constraint, counted, probe.new, probe.origins, group.columns, work.most_found)
+        yield from _facts(work, constraint, counted, violating_rows(counted, probe.new, row_ids), listing)
+        if probe.gone.new_t.size or probe.gone.new_s.size:
+            yield from _removed(constraint.number, count_pairs(constraint, probe.gone))
+    for index in work.writes(group) if probe.new.pairs_new else []:
         task = unit * work.report_tasks // work.spread[group.number].units
-        if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
-            yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns))
+        for blocks, sign in ((probe.new, 1), (probe.gone, -1)):
+            frame = blocks.new_t if index == group.t_index else blocks.new_s
+            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
+                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns, sign))
 
 
-def _blocks(work: Work, group: Group, roles: Mapping[str, pa.Table], share: tuple[int, int]) -> tuple[Blocks, Origins]:
-    """The new rows of a unit and what the indexes hold for them, as frames with codes in common orders."""
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """The frames of one unit. ``gone`` has the deleted rows where ``new`` has the inserted ones.
+
+    What both meet is what the index holds without the deleted rows: a load deletes before it inserts.
+    """
+
+    new: Blocks
+    gone: Blocks
+    origins: Origins
+
+
+def _prepare(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> _Probe:
+    """The changed rows of a unit and what the indexes hold for them, as frames with codes in common orders."""
     nothing = next(iter(roles.values())).slice(0, 0)
-    if group.two_sided:
-        # a new t asks for the old rows that lie as s in its block, and the other way round
-        new = [roles.get("t", nothing), roles.get("s", nothing)]
-        old = [_find(work, group, index, rows, share) for index, rows in zip(group.indexes, reversed(new), strict=True)]
-    else:
-        new = [roles["both"]]
-        old = [_find(work, group, group.indexes[0], roles["both"], share)]
-    tables = [(rows, np.ones(rows.num_rows, np.int64)) for rows in new]
-    for found in old:
-        entries = found.entries if found.entries.num_columns else nothing.append_column(ROWS, pa.array([], pa.int64()))
-        tables.append((entries, entries.column(ROWS).to_numpy()))
+    sides = ("t", "s") if group.two_sided else ("both",)
+    new = [roles.get(side, nothing) for side in sides]
+    gone = [roles.get(GONE + side, nothing) for side in sides]
+    asking = [pa.concat_tables(pair) for pair in zip(new, gone, strict=True)]
+    # a changed t asks for the old rows that lie as s in its block, and the other way round
+    old = [
+        _find(work, group, index, unit, rows, taken)
+        for index, rows, taken in zip(group.indexes, reversed(asking), gone, strict=True)
+    ]
+    tables = [(rows, np.ones(rows.num_rows, np.int64)) for rows in (*new, *gone)]
+    tables += [(one.table, one.weights) for one in old]
     frames = make_frames(tables, group.columns, group.classes)
-    new_t, new_s, old_t, old_s = frames if group.two_sided else (frames[0], frames[0], frames[1], frames[1])
+    new_t, new_s, gone_t, gone_s, old_t, old_s = frames if group.two_sided else (one for one in frames for _ in "ts")
+    for frame in (old_t, old_s):
+        _check_weights(work, group, frame)
+    first_share = unit == 0 or bool(group.indexes[0].key)
     origins = Origins(_new_origin(new_t), _new_origin(new_s), _old_origin(old_t, old[0]), _old_origin(old_s, old[-1]))
-    return Blocks(new_t, new_s, old_t, old_s, pairs_new=share[0] == 0), origins
+    return _Probe(
+        Blocks(new_t, new_s, old_t, old_s, pairs_new=first_share),
+        Blocks(gone_t, gone_s, old_t, old_s, pairs_new=first_share),
+        origins,
+    )
 
 
-def _find(work: Work, group: Group, index: IndexPlan, asking: pa.Table, share: tuple[int, int]) -> Found:
-    wanted = _wanted_hashes(group, asking) if index.key else None
-    return find_entries(work.storage, work.index_files.get(index.id, ()), group.columns, wanted, share)
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """What an index holds for a unit: entries of its runs, then rows that this load takes away, each weighing -1."""
+
+    found: Found
+    taken: np.ndarray
+    table: pa.Table
+    weights: np.ndarray
+
+    def row_ids(self, members: np.ndarray) -> np.ndarray:
+        """The ids of the rows that are left of some lines of the table."""
+        entries = members[members < len(self.found.file)]
+        signs = self.weights[entries] < 0
+        ids = [np.zeros(0, np.int64), *self.found.row_ids(entries)]
+        taken = self.taken[members[members >= len(self.found.file)] - len(self.found.file)]
+        if not len(taken) and not signs.any():
+            return np.concatenate(ids)
+        lengths = [len(one) for one in ids[1:]]
+        weights = np.concatenate([np.repeat(np.where(signs, -1, 1), lengths), np.full(len(taken), -1)])
+        distinct, place = np.unique(np.concatenate([*ids, taken]), return_inverse=True)
+        return distinct[np.bincount(place, weights, len(distinct)) > 0]
+
+
+def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, taken: pa.Table) -> _Old:
+    files = work.index_files.get(index.id, ())
+    hashes = whole(taken.column(HASH)).to_numpy()
+    if index.key:
+        wanted = _wanted_hashes(group, asking, keys=bool(work.plan.key))
+        found = find_entries(work.storage, files, group.columns, wanted=wanted)
+        near = is_in(hashes, wanted)
+    else:
+        within = range_of(unit, work.spread[group.number].shares)
+        found = find_entries(work.storage, files, group.columns, within=within)
+        near = (hashes >= within[0]) & (hashes <= within[1])
+    mine = taken.filter(pa.array(near))
+    entries = found.entries if found.entries.num_columns else mine.slice(0, 0).append_column(ROWS, _counts(0))
+    lines = [one.select([*group.columns, ROWS]) for one in (entries, mine.append_column(ROWS, _counts(-1, near.sum())))]
+    table = pa.concat_tables(lines)
+    return _Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
+
+
+def _counts(value: int, length: int = 0) -> pa.Array:
+    return pa.array(np.full(length, value, np.int64))
+
+
+def _check_weights(work: Work, group: Group, frame: Frame) -> None:
+    """An index that holds fewer rows of a projection than were taken away is damaged."""
+    if (frame.weights < 0).any():
+        raise StateError(
+            f"The index on {', '.join(group.columns)} in the state {work.storage.uri} lacks rows that are deleted.",
+            hint="Run maintain.py verify, then rebuild the state.",
+        )
+
+
+def _check_keys(group: Group, probe: _Probe) -> Iterator[pa.RecordBatch]:
+    """Report keys that are inserted twice, or while they are present."""
+    new, old = probe.new.new_t, probe.new.old_t
+    twice = np.flatnonzero(new.weights > 1)
+    both = combine([np.concatenate([new.codes[name], old.codes[name]]) for name in group.columns])
+    _, new_places, old_places = np.intersect1d(both[: new.size], both[new.size :], return_indices=True)
+    if not len(twice) and not len(new_places):
+        return
+    shown = np.concatenate([twice, new_places])[:MOST_NAMED]
+    rows = new.table.take(pa.array(new.first[shown])).select(group.columns)
+    names = json_rows({name: whole(rows.column(name)) for name in group.columns})
+    owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(old_places[:MOST_NAMED])]
+    facts = {"twice": len(twice), "present": len(new_places), "keys": names, "owners": owners}
+    yield send(0, "keys", facts)
 
 
 def _row_ids(frame: Frame) -> np.ndarray:
     return whole(frame.table.column(ROW_ID)).to_numpy()
 
 
-def _wanted_hashes(group: Group, rows: pa.Table) -> np.ndarray:
-    """The hashes of the rows that can take part in a violation at all: rows with NULLs in the way ask for nothing."""
-    matters = np.zeros(rows.num_rows, bool)
+def _wanted_hashes(group: Group, rows: pa.Table, *, keys: bool) -> np.ndarray:
+    """The hashes of the rows that can take part in a violation at all: rows with NULLs in the way ask for nothing.
+
+    Every row asks whether its key is taken; a row without key only leaves its hash.
+    """
+    matters = np.full(rows.num_rows, group.identity and keys)
     for constraint in group.constraints:
         for needed in constraint.null_exclusions():
             present = np.ones(rows.num_rows, bool)
@@ -84,21 +182,32 @@ def _wanted_hashes(group: Group, rows: pa.Table) -> np.ndarray:
     return np.unique(rows.column(HASH).to_numpy()[matters])
 
 
-def _probe_single_rows(work: Work, group: Group, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    (frame,) = make_frames([(rows, np.ones(rows.num_rows, np.int64))], group.columns, group.classes)
-    origin = _new_origin(frame)
+def _probe_single_rows(work: Work, group: Group, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+    nothing = next(iter(roles.values())).slice(0, 0)
+    tables = [roles.get(role, nothing) for role in ("both", f"{GONE}both")]
+    weighted = [(rows, np.ones(rows.num_rows, np.int64)) for rows in tables]
+    new, gone = make_frames(weighted, group.columns, group.classes)
     for constraint in group.constraints:
-        violating = np.zeros(frame.size, np.int64)
-        for body in constraint.bodies:
-            violating |= frame.allows(body, "t")
-        found = int(np.dot(violating, frame.weights))
-        if not found:
-            continue
-        counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
-        blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
-        listing = list_rows(origin, group.columns, np.flatnonzero(violating), work.most_found)
-        row_ids = (_row_ids(frame), _row_ids(frame))
-        yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
+        for frame in (new, gone):
+            violating = np.zeros(frame.size, np.int64)
+            for body in constraint.bodies:
+                violating |= frame.allows(body, "t")
+            found = int(np.dot(violating, frame.weights))
+            counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
+            if frame is gone:
+                yield from _removed(constraint.number, counted)
+            elif found:
+                blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
+                chosen = np.flatnonzero(violating)
+                listing = list_rows(_new_origin(frame), group.columns, chosen, work.most_found)
+                row_ids = (_row_ids(frame), _row_ids(frame))
+                yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
+
+
+def _removed(constraint: int, counted: Counted) -> Iterator[pa.RecordBatch]:
+    pairs = {"with_old": counted.pairs_with_old, "among_new_twice": counted.pairs_among_new_twice}
+    if any(pairs.values()):
+        yield send(0, "removed", pairs, number=constraint)
 
 
 def _facts(
@@ -111,7 +220,7 @@ def _facts(
         yield send(0, "pairs", pairs, number=number)
     if listing is not None and listing.num_rows:
         yield send(number % work.report_tasks, "listed", listing, number=number)
-    if rows.num_rows:
+    if rows.num_rows and work.lists:
         ranges = rows.column("row_id").to_numpy() // _ROWS_PER_REPORT
         for one in np.unique(ranges):
             part = rows.filter(pa.array(ranges == one))
@@ -127,20 +236,18 @@ def _new_origin(frame: Frame) -> Origin:
     return Origin(frame, row_ids, new=True)
 
 
-def _old_origin(frame: Frame, found: Found) -> Origin:
+def _old_origin(frame: Frame, old: _Old) -> Origin:
     def row_ids(chosen: np.ndarray) -> list[list[int]]:
-        members = [frame.members_of(one) for one in chosen]
-        ids = iter(found.row_ids(np.concatenate([*members, np.zeros(0, np.int64)]), MOST_ROW_IDS))
-        return [[id_ for _ in mine for id_ in next(ids)][:MOST_ROW_IDS] for mine in members]
+        return [old.row_ids(frame.members_of(one))[:MOST_ROW_IDS].tolist() for one in chosen]
 
     return Origin(frame, row_ids, new=False)
 
 
-def _entries(frame: Frame, columns: Sequence[str]) -> pa.Table:
-    """The projections of new rows as entries of an index."""
+def _entries(frame: Frame, columns: Sequence[str], sign: int) -> pa.Table:
+    """The projections of new rows (or, with the sign -1, of deleted ones) as entries of an index."""
     ids = _row_ids(frame)[frame.members]
     chosen = frame.table.take(pa.array(frame.first))
     facts = {HASH: chosen.column(HASH)} | {name: chosen.column(name) for name in columns}
-    facts[ROWS] = pa.array(frame.weights)
+    facts[ROWS] = pa.array(sign * frame.weights)
     facts[ROW_IDS] = pa.ListArray.from_arrays(pa.array(frame.starts, pa.int32()), pa.array(ids))
     return pa.table(facts)

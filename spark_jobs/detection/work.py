@@ -38,23 +38,34 @@ class Work:
     storage: Storage
     plan: Plan
     load: int
-    staged: tuple[DataFile, ...]
+    inserts: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    """Files of the rows that are deleted, under the ids that they have in the indexes."""
+    dead: tuple[DataFile, ...]
+    """Files of rows that are passed over when they are met in other files: they were deleted long ago."""
     index_files: Mapping[str, tuple[DataFile, ...]]
     spread: Mapping[int, Spread]
     first_units: Mapping[int, int]
     """The number of each group's first unit, counted over all groups."""
     writers: Mapping[str, int]
-    """The group that writes each index: the first one that has it."""
+    """The group that writes each index: the first one that has it. What is not here is not written."""
     probe_tasks: int
     report_tasks: int
     max_listed: int
     max_samples: int
     mask: tuple[str, ...]
+    lists: bool = True
+    """Whether violations are written down for people, or only counted."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that some group reads."""
+        return sorted({name for group in self.plan.groups for name in group.columns})
 
     @property
     def most_found(self) -> int:
         """How many violations a probe has to look up: enough to list, and enough to show samples of."""
-        return max(self.max_listed, self.max_samples)
+        return max(self.max_listed, self.max_samples) if self.lists else 0
 
     def task_of(self, group: int, unit: int) -> int:
         """The probe task of a unit: units are dealt out in turn, so that every task gets its part of each group."""
@@ -62,7 +73,7 @@ class Work:
 
     def writes(self, group: Group) -> list[IndexPlan]:
         """The indexes that this group writes."""
-        return [index for index in group.indexes if self.writers[index.id] == group.number]
+        return [index for index in group.indexes if self.writers.get(index.id) == group.number]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ import pyarrow as pa
 from spark_jobs.constraints.model import ConstraintSet
 from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.plan import make_plan
+from spark_jobs.detection.rows import take_rows
+from spark_jobs.detection.runs import parquet_bytes, store_parquet
 from spark_jobs.detection.spark import make_work
 from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
 from spark_jobs.detection.steps import Encode, Probe, ReportStep
@@ -45,8 +47,8 @@ class Engine:
         self.storage = Storage(f"memory://engine/{next(_numbers)}")
         self.plan = make_plan(self.constraint_set, self.schema, instant=lambda value: value.replace(tzinfo=UTC))
 
-    def load(self, rows: pa.Table) -> list[Findings]:
-        """Apply a load; what it did to each constraint."""
+    def load(self, rows: pa.Table, deleted: Sequence[int] = ()) -> list[Findings]:
+        """Apply a load: rows that come, and the ids of those that go; what it did to each constraint."""
         self.loads += 1
         staged = gather(
             [_document(self._stage(part, number)) for number, part in enumerate(_parts(rows))], self.loads, []
@@ -60,7 +62,15 @@ class Engine:
             max_samples=self.max_samples,
             mask=self.mask,
         )
-        work = make_work(self.storage, self.plan, self.loads, staged, self.index_files, request)
+        work = make_work(
+            self.storage,
+            self.plan,
+            self.loads,
+            self.index_files,
+            request,
+            inserts=staged.inserts,
+            deletes=self._deleted(deleted),
+        )
         if self.units > 1:
             spread = {number: self._forced(number) for number in work.spread}
             units = [one.units for one in spread.values()]
@@ -76,8 +86,17 @@ class Engine:
         findings, files = add_up(documents, len(self.plan.constraints))
         for file in files:
             self.index_files[file.owner] = (*self.index_files.get(file.owner, ()), file)
-        self.rows_files += staged.files
+        self.rows_files += staged.inserts
         return findings
+
+    def _deleted(self, ids: Sequence[int]) -> list[DataFile]:
+        """The rows of some ids as a file of deletes."""
+        if not len(ids):
+            return []
+        rows = take_rows(self.storage, self.rows_files, np.array(ids, np.int64), self.plan.stored)
+        data = parquet_bytes(rows)
+        path = f"deletes/{self.loads}.parquet"
+        return [store_parquet(self.storage, path, data, kind="deletes", load=self.loads, rows=rows.num_rows)]
 
     def _stage(self, rows: pa.Table, partition: int) -> Staged:
         batches = rows.select(list(self.plan.columns)).to_batches()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+import random
+from collections.abc import Mapping
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow.parquet as pq
@@ -10,26 +12,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.detection.counting import Scan
-from spark_jobs.detection.staging import LOAD_BITS
+from spark_jobs.detection.listing import MOST_ROW_IDS
+from spark_jobs.detection.rows import LOAD_BITS
+from spark_jobs.judging import Findings
 from tests.detection.engine import Engine
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
 from tests.detection.strategies import Case, cases
 
 
-@given(case=cases(), units=st.sampled_from([1, 1, 3]), cheap=st.booleans())
-def test_every_count_equals_brute_force_after_every_load(case: Case, units: int, cheap: bool) -> None:
+@given(case=cases(), units=st.sampled_from([1, 1, 3]), cheap=st.booleans(), chance=st.randoms(use_true_random=False))
+def test_every_count_equals_brute_force_after_every_load(
+    case: Case, units: int, cheap: bool, chance: random.Random
+) -> None:
     with patch.object(Scan, "is_cheap", cheap):
-        _check(case, units)
+        _check(case, units, chance)
 
 
-def _check(case: Case, units: int) -> None:
+def _check(case: Case, units: int, chance: random.Random) -> None:
+    """Each load deletes some of the rows that are there, then inserts its own."""
     engine = Engine(case.constraint_set, case.schema, units=units)
-    seen = list(accumulate(case.loads, initial=[]))
-    for number, (old, new) in enumerate(zip(seen, case.loads, strict=False), start=1):
-        findings = engine.load(case.table(new))
+    alive: dict[int, dict[str, Any]] = {}
+    for number, new in enumerate(case.loads, start=1):
+        gone = [one for one in alive if chance.random() < 0.3]
+        deleted = [alive.pop(one) for one in gone]
+        old = list(alive.values())
+        findings = engine.load(case.table(new), gone)
+        alive |= {(number << LOAD_BITS) + place: row for place, row in enumerate(new)}
         for constraint, found in zip(case.constraints, findings, strict=True):
+            assert found.removed_violations == violations_by_row(constraint, old, deleted)[0]
             expected, by_row = violations_by_row(constraint, old, new)
             assert found.new_violations == expected
+            _check_row_ids(case, engine, found, alive)
             assert found.violating_rows == len(by_row)
             assert found.skipped_null_rows == sum(skipped_for_null(constraint, row) for row in new)
             assert _counts_by_row(engine, found, number) == by_row
@@ -45,6 +58,20 @@ def _counts_by_row(engine: Engine, found, number: int) -> dict[int, int]:
             for row in pq.read_table(engine.storage.open(file.path)).to_pylist():
                 counts[row["row_id"] - (number << LOAD_BITS)] = row["violations"]
     return counts
+
+
+def _check_row_ids(case: Case, engine: Engine, found: Findings, alive: Mapping[int, dict[str, Any]]) -> None:
+    """Every row that is listed is there, and has the values that it is listed with."""
+    for file in found.files:
+        if file.kind != "violations":
+            continue
+        for row in pq.read_table(engine.storage.open(file.path)).to_pylist():
+            for side in (one for one in "ts" if one in row):
+                assert len(row[f"{side}_row_ids"]) == min(row[f"{side}_rows"], MOST_ROW_IDS)
+                for one in row[f"{side}_row_ids"]:
+                    stored = case.table([alive[one]]).to_pylist()[0]
+                    listed = {name: stored[name] for name in row[side]}
+                    assert repr(listed).replace("-0.0", "0.0") == repr(row[side]).replace("-0.0", "0.0")
 
 
 def _check_listing(case: Case, engine: Engine, constraint, found, expected: int) -> None:

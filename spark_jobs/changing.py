@@ -1,0 +1,218 @@
+"""One change of a state, whoever asks for it: from rows that come and go to the next snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.constraints.files import load_constraints
+from spark_jobs.detection.compact import MOST_RUNS, depth, merges_of, small_runs
+from spark_jobs.detection.plan import Plan, identity_group, make_plan
+from spark_jobs.detection.rows import load_of
+from spark_jobs.detection.sources import instant_in
+from spark_jobs.detection.spark import compact, detect, make_work
+from spark_jobs.errors import ChangesError, ConflictError, DcError
+from spark_jobs.history import Rewrite, is_newest, rewrite, without_newest
+from spark_jobs.judging import Findings, add_up
+from spark_jobs.request import Request
+from spark_jobs.state.snapshots import DataFile, Load, Snapshot, data_file
+from spark_jobs.state.storage import Storage
+from spark_jobs.verdict import MASKED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Drafts(list[DataFile]):
+    """Files that were written and are not committed yet: they go when the work fails."""
+
+    @contextlib.contextmanager
+    def removed_on_failure(self, storage: Storage) -> Iterator[None]:
+        """Remove them when the block fails, but never after a commit that may have succeeded all the same."""
+        try:
+            yield
+        except ConflictError:
+            raise
+        except BaseException:
+            self.remove_all(storage)
+            raise
+
+    def remove_all(self, storage: Storage) -> None:
+        """Remove them; what cannot be removed is left for vacuum, since the failure that led here matters more."""
+        for file in self:
+            with contextlib.suppress(DcError):
+                storage.remove(file.path)
+        self.clear()
+
+
+@dataclass(slots=True)
+class Change:
+    """What happens to the rows of a state."""
+
+    inserts: Sequence[DataFile] = ()
+    deletes: Sequence[DataFile] = ()
+    rows: int = 0
+    """How many rows more (or fewer) there are."""
+    records: dict[int, list[DataFile]] = field(default_factory=dict)
+    """The deletes of loads, to be written down under their numbers in place of what stood there."""
+    deleted: dict[int, int] = field(default_factory=dict)
+    """How many rows these loads delete."""
+    missing: int = 0
+    replaced: int = 0
+    named: list[dict[str, Any]] = field(default_factory=list)
+    dead: list[DataFile] = field(default_factory=list)
+    """Rows of a load that is gone, in files that other loads still need."""
+    scratch: list[DataFile] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rewritten: Rewrite) -> Change:
+        """The change that rewrites a history."""
+        facts = {name: getattr(rewritten, name) for name in Rewrite.__slots__}
+        facts["rows"] = sum(one.rows for one in rewritten.inserts) - sum(one.rows for one in rewritten.deletes)
+        return cls(**{**facts, "records": {number: [file] for number, file in rewritten.records.items()}})
+
+
+def recognises(snapshot: Snapshot) -> bool:
+    """Whether the state has the index that recognises rows without key."""
+    index = identity_group((), {}, 0).indexes[0].id
+    return any(file.owner == index for file in snapshot.files)
+
+
+def plan_of(spark: SparkSession, snapshot: Snapshot) -> Plan:
+    """The plan by which the indexes of a snapshot were made."""
+    return make_plan(
+        load_constraints(snapshot.constraints),
+        snapshot.schema,
+        instant=instant_in(spark),
+        recognise=recognises(snapshot),
+    )
+
+
+def index_files(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[DataFile, ...]]:
+    """The runs of each index of a plan."""
+    return {index_id: tuple(snapshot.files_of("index", index_id)) for index_id in plan.indexes}
+
+
+def compacted(
+    spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, drafts: Drafts, *, most_runs: int = MOST_RUNS
+) -> Snapshot:
+    """The snapshot with merged runs, where an index has too many.
+
+    The runs of the newest load stay apart, so that it can be taken out again at no cost.
+    """
+    chosen: dict[str, list[DataFile]] = {}
+    for index_id, files in index_files(snapshot, plan).items():
+        settled = [file for file in files if file.load != snapshot.last_change or not file.load]
+        if depth(settled) > most_runs:
+            chosen[index_id] = small_runs(settled) if most_runs > 1 else settled
+    merges = [merge for index_id, files in chosen.items() for merge in merges_of(plan, plan.indexes[index_id], files)]
+    merged = compact(spark, storage, merges)
+    drafts += merged
+    gone = {file.path for files in chosen.values() for file in files}
+    return replace(snapshot, files=[*(file for file in snapshot.files if file.path not in gone), *merged])
+
+
+def probe(
+    spark: SparkSession,
+    storage: Storage,
+    base: Snapshot,
+    plan: Plan,
+    change: Change,
+    drafts: Drafts,
+    *,
+    load: int,
+    request: Request | None,
+) -> tuple[list[Findings], list[DataFile]]:
+    """What a change does to every constraint, and the runs that it adds to the indexes."""
+    work = make_work(
+        storage, plan, load, index_files(base, plan), request, inserts=change.inserts, deletes=change.deletes
+    )
+    documents = detect(spark, work)
+    drafts += [data_file(one["file"]) for one in documents if one.get("file")]
+    for document in documents:
+        if document["kind"] == "keys":
+            raise _key_error(document, base, request)
+    Drafts(change.scratch).remove_all(storage)
+    return add_up(documents, len(plan.constraints))
+
+
+def _key_error(document: Mapping[str, Any], base: Snapshot, request: Request | None) -> ChangesError:
+    load_id = request.load_id if request else ""
+    rows = named(document["keys"], request.mask if request else ())
+    if document["twice"]:
+        return ChangesError(
+            f"Load '{load_id}' inserts {document['twice']:,} keys more than once, for instance {rows}.",
+            hint="A key names one row. Load each row once, or choose another key.",
+        )
+    loads = {one.number: one.load_id for one in base.loads}
+    owner = loads.get(load_of(document["owners"][0]))
+    since = f" since load '{owner}'" if owner else ""
+    return ChangesError(
+        f"Load '{load_id}' inserts {document['present']:,} keys that are present, for instance {rows}{since}.",
+        hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to 'replace'.",
+    )
+
+
+def named(rows: Sequence[Mapping[str, Any]], mask: Sequence[str]) -> str:
+    """Some rows as an error names them."""
+    hidden = {name.lower() for name in mask}
+    texts = [
+        ", ".join(f"{name}={MASKED if name.lower() in hidden else value}" for name, value in row.items())
+        for row in rows[:3]
+    ]
+    return "; ".join(texts)
+
+
+def retracted(
+    start: Callable[[], SparkSession],
+    storage: Storage,
+    snapshot: Snapshot,
+    load: Load,
+    drafts: Drafts,
+    mask: Sequence[str] = (),
+) -> Snapshot:
+    """The snapshot of a history without one of its loads, not yet committed. Only an older load needs Spark."""
+    number = snapshot.number + 1
+    if load.discarded:
+        without = replace(snapshot, loads=[one for one in snapshot.loads if one is not load])
+        return replace(without, number=number, parent=snapshot.number, load_id=load.load_id, action="retract")
+    if is_newest(snapshot, load):
+        base = without_newest(snapshot, load)
+    else:
+        spark = start()
+        plan = plan_of(spark, snapshot)
+        change = Change.of(rewrite(storage, snapshot, plan, load, None, mask))
+        drafts += [*change.scratch, *(file for files in change.records.values() for file in files), *change.dead]
+        findings, runs = probe(spark, storage, snapshot, plan, change, drafts, load=0, request=None)
+        constraints = load_constraints(snapshot.constraints).constraints
+        totals = {
+            one.name: snapshot.totals[one.name] + found.new_violations - found.removed_violations
+            for one, found in zip(constraints, findings, strict=True)
+        }
+        base = changed(snapshot, change, runs, gone=load)
+        base = replace(base, totals=totals)
+    return replace(
+        base,
+        number=number,
+        parent=snapshot.number,
+        load_id=load.load_id,
+        action="retract",
+        last_change=number,
+        totals_before=base.totals,
+    )
+
+
+def changed(base: Snapshot, change: Change, runs: Iterable[DataFile], *, gone: Load | None) -> Snapshot:
+    """The snapshot with the rows and runs of a change; ``gone`` is a load that it takes out of the history."""
+    number = gone.number if gone else None
+    kept = [
+        file
+        for file in base.files
+        if not (file.kind == "rows" and file.load == number)
+        and not (file.kind == "deletes" and (file.load == number or file.load in change.records))
+    ]
+    records = [file for files in change.records.values() for file in files]
+    loads = [replace(one, deleted=change.deleted.get(one.number, one.deleted)) for one in base.loads if one is not gone]
+    return replace(base, rows=base.rows + change.rows, loads=loads, files=[*kept, *records, *change.dead, *runs])

@@ -1,0 +1,33 @@
+"""Whether the table still has the rows that the state has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_jobs.detection.plan import ROW_HASH
+from spark_jobs.detection.rows import ROW_ID
+from spark_jobs.detection.sources import column_types, kept, read_changes
+from spark_jobs.detection.table import rows_of_state
+from spark_jobs.request import Changes
+from spark_jobs.state.snapshots import Snapshot
+from spark_jobs.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+    """In which rows the table and the state differ, as far as the kept columns tell."""
+    table = read_changes(spark, source)
+    types = {name.lower(): one for name, one in column_types(table, source).items()}
+    for name, spark_type in snapshot.schema.items():
+        if types.get(name.lower()) != spark_type:
+            has = f"has it as {types[name.lower()]}" if name.lower() in types else "does not have it"
+            return [f"The state keeps column '{name}' of type {spark_type}, and the table ({source}) {has}."]
+    dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
+    columns, column_type_list = list(snapshot.schema), list(snapshot.schema.values())
+    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, columns, column_type_list)
+    ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
+    sides = ((ours, theirs, f"is in the state and not in the table ({source})"), (theirs, ours, "is in the table only"))
+    counted = [(one.exceptAll(other).count(), where) for one, other, where in sides]
+    return [f"Of {count:,} rows each {where}." for count, where in counted if count]

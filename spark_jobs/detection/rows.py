@@ -1,0 +1,95 @@
+"""Rows in the state, with their ids.
+
+A rows file has no column of ids: a row's id is that of the file's first row plus its place. Only files that were put
+together from rows of several loads, and files of deleted rows, carry the ids in a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.detection.codes import whole
+from spark_jobs.detection.runs import Reader
+from spark_jobs.errors import StateError
+from spark_jobs.state.snapshots import DataFile
+from spark_jobs.state.storage import Storage
+
+ROW_ID = "_dc_row_id"
+LOAD_BITS = 40
+
+
+def load_of(row_id: int) -> int:
+    """The number of the load that brought a row."""
+    return row_id >> LOAD_BITS
+
+
+def read_group(reader: Reader, file: DataFile, group: int, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a row group and the rows' ids; deletes that found no row are left out."""
+    if file.first_row_id is None:
+        rows = reader.read([group], [*columns, ROW_ID])
+        return rows.filter(rows.column(ROW_ID).is_valid()) if rows.column(ROW_ID).null_count else rows
+    rows = reader.read([group], columns) if columns else None
+    starts = reader.group_starts
+    first = file.first_row_id
+    ids = pa.array(np.arange(first + starts[group], first + starts[group + 1], dtype=np.int64))
+    return pa.table({ROW_ID: ids}) if rows is None else rows.append_column(ROW_ID, ids)
+
+
+def read_rows(storage: Storage, files: Iterable[DataFile], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """All rows of some files, row group by row group."""
+    for file in files:
+        reader = Reader(storage, file)
+        for group in range(len(reader.group_starts) - 1):
+            yield read_group(reader, file, group, columns)
+
+
+def row_ids(storage: Storage, files: Iterable[DataFile]) -> np.ndarray:
+    """The ids of all rows of some files, in order."""
+    found = [whole(rows.column(ROW_ID)).to_numpy() for rows in read_rows(storage, files, [])]
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+
+
+def is_in(ids: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Which ids are among some ordered ones."""
+    if not len(ordered):
+        return np.zeros(len(ids), bool)
+    return ordered[np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)] == ids
+
+
+def take_rows(storage: Storage, files: Sequence[DataFile], ids: np.ndarray, columns: Sequence[str]) -> pa.Table:
+    """The rows of some ids (each once), in the order of their ids; an error when one is not there."""
+    wanted = np.unique(ids)
+    tables = []
+    for file in files:
+        if file.first_row_id is not None:
+            mine = wanted[(wanted >= file.first_row_id) & (wanted < file.first_row_id + file.rows)]
+        else:
+            assert file.bounds is not None
+            mine = wanted[(wanted >= file.bounds[0]) & (wanted <= file.bounds[1])]
+        if len(mine):
+            tables.append(_take(storage, file, mine, columns))
+    found = pa.concat_tables(tables) if tables else None
+    if (found.num_rows if found is not None else 0) != len(wanted):
+        missing = wanted if found is None else np.setdiff1d(wanted, whole(found.column(ROW_ID)).to_numpy())
+        if len(missing):
+            raise StateError(
+                f"The state {storage.uri} has no row {missing[0]}, which its indexes name.",
+                hint="Run maintain.py verify, then rebuild the state.",
+            )
+    return found.sort_by(ROW_ID) if found is not None else pa.table({})
+
+
+def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str]) -> pa.Table:
+    reader = Reader(storage, file)
+    groups: Sequence[int] | np.ndarray = range(len(reader.group_starts) - 1)
+    if file.first_row_id is not None:
+        places = wanted - file.first_row_id
+        groups = np.unique(np.searchsorted(reader.group_starts, places, side="right") - 1)
+    parts = []
+    for group in groups:
+        rows = read_group(reader, file, int(group), columns)
+        parts.append(rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted))))
+    return pa.concat_tables(parts)

@@ -1,0 +1,134 @@
+"""Check every file of a snapshot: size, checksum, order, counts; and, when asked, the rows against the table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.detection.codes import whole
+from spark_jobs.detection.rows import is_in, row_ids
+from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Reader
+from spark_jobs.detection.steps import DOCUMENT_SCHEMA
+from spark_jobs.errors import DcError
+from spark_jobs.request import Changes
+from spark_jobs.state.snapshots import DataFile, Snapshot
+from spark_jobs.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECKED_HERE = 256 * 2**20
+"""Up to so many bytes are checked in this process, sooner than Spark starts."""
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was checked, and what is wrong."""
+
+    files: int = 0
+    bytes: int = 0
+    checks: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFiles:
+    """The function that Spark runs: the input rows say which files are ours."""
+
+    storage: Storage
+    files: tuple[DataFile, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            texts = [json.dumps(check_file(self.storage, self.files[one])) for one in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"document": pa.array(texts, pa.string())})
+
+
+def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
+    """Everything that can be said of one file: what is wrong with it, and what it counts."""
+    place = storage.locate(file.path)
+    facts: dict[str, Any] = {"kind": file.kind, "owner": file.owner, "rows": 0, "problems": []}
+    try:
+        data = storage.read(file.path)
+        if len(data) != file.size:
+            facts["problems"].append(f"{place} has {len(data)} bytes, not {file.size}.")
+        elif hashlib.sha256(data).hexdigest() != file.sha256:
+            facts["problems"].append(f"{place} was altered: its checksum does not fit.")
+        elif file.path.endswith(".parquet"):
+            facts["rows"] = _check_parquet(Reader(storage, file), file, place, facts["problems"])
+    except DcError as error:
+        facts["problems"].append(error.message)
+    return facts
+
+
+def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> int:
+    """The number of rows that a file says to have."""
+    groups = range(len(reader.group_starts) - 1)
+    if file.kind == "index":
+        table = reader.read(groups, [HASH, ROWS, ROW_IDS])
+        hashes, counts = (whole(table.column(name)).to_numpy() for name in (HASH, ROWS))
+        if (hashes[1:] < hashes[:-1]).any():
+            problems.append(f"{place} is not in the order of its hashes.")
+        if file.bounds != (hashes[0], hashes[-1]):
+            problems.append(f"{place} does not reach from {file.bounds} as the snapshot says.")
+        lengths = np.diff(whole(table.column(ROW_IDS)).offsets.to_numpy())
+        if (lengths != np.abs(counts)).any() or not counts.all():
+            problems.append(f"{place} has entries whose number of rows is not that of their row ids.")
+        return int(counts.sum())
+    reader.read(groups, reader.schema.names)
+    return file.rows
+
+
+def verify(start: Callable[[], SparkSession], storage: Storage, snapshot: Snapshot, table: Changes | None) -> Verified:
+    """Check all files of a snapshot, that their counts fit together, and with ``table`` that it has the same rows."""
+    files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
+    result = Verified(len(files), sum(file.size for file in files))
+    step = CheckFiles(storage, tuple(files))
+    if result.bytes <= _CHECKED_HERE:
+        ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(files)), pa.int64())})
+        texts = [text for batch in step([ids]) for text in batch.column(0).to_pylist()]
+    else:
+        frame = start().range(0, len(files), 1, len(files)).mapInArrow(step, DOCUMENT_SCHEMA)
+        texts = [row["document"] for row in frame.collect()]
+    documents = [json.loads(text) for text in texts]
+    result.checks = 4 * len(files)
+    result.problems = [problem for one in documents for problem in one["problems"]]
+    if not result.problems:
+        result.problems += _counts(storage, documents, snapshot)
+        result.checks += 1 + len({file.owner for file in snapshot.files if file.kind == "index"})
+    if table is not None and not result.problems:
+        from spark_jobs.comparing import differences
+
+        result.problems += differences(start(), storage, snapshot, table)
+        result.checks += 1
+    return result
+
+
+def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Snapshot) -> Iterator[str]:
+    """Whether the numbers of rows fit together."""
+    gone = np.unique(row_ids(storage, [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]))
+    alive = sum(_alive(storage, file, gone) for file in snapshot.files_of("rows"))
+    if alive != snapshot.rows:
+        yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
+    sums: dict[str, int] = defaultdict(int)
+    for one in documents:
+        if one["kind"] == "index":
+            sums[one["owner"]] += one["rows"]
+    for owner, rows in sums.items():
+        if rows != snapshot.rows:
+            yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."
+
+
+def _alive(storage: Storage, file: DataFile, gone: np.ndarray) -> int:
+    """How many rows of a file were not deleted since."""
+    if file.first_row_id is None:
+        return file.rows - int(is_in(row_ids(storage, [file]), gone).sum())
+    first, beyond = np.searchsorted(gone, [file.first_row_id, file.first_row_id + file.rows])
+    return file.rows - int(beyond - first)

@@ -1,0 +1,77 @@
+"""A history in plain Python: every load as it was given, played through row by row. Obviously right, and slow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_jobs.constraints.model import Constraint
+from tests.detection.oracle import pair_violates, row_violates
+
+Row = dict[str, Any]
+
+
+class Refused(Exception):
+    """A load that cannot be played."""
+
+
+@dataclass
+class Given:
+    """A load as it was given."""
+
+    load_id: str
+    inserts: list[Row] = field(default_factory=list)
+    deletes: list[Row] = field(default_factory=list)
+    missing_deletes: str = "error"
+    duplicate_keys: str = "error"
+
+
+@dataclass
+class Played:
+    """What a load did."""
+
+    deleted: list[Row] = field(default_factory=list)
+    missing: int = 0
+
+
+def play(loads: list[Given], key: str | None) -> tuple[list[Row], dict[str, Played]]:
+    """All loads, one after the other: the rows at the end, and what each load did."""
+    rows: list[Row] = []
+    done: dict[str, Played] = {}
+    for load in loads:
+        played = done[load.load_id] = Played()
+        for row in load.deletes:
+            place = next((n for n, one in enumerate(rows) if _same(one, row, key)), None)
+            if place is not None:
+                played.deleted.append(rows.pop(place))
+            elif load.missing_deletes == "error":
+                raise Refused(f"{load.load_id} deletes {row}")
+            else:
+                played.missing += 1
+        if key:
+            if max(Counter(row[key] for row in load.inserts).values(), default=0) > 1:
+                raise Refused(f"{load.load_id} inserts a key twice")
+            for row in load.inserts:
+                for one in [one for one in rows if one[key] == row[key]]:
+                    if load.duplicate_keys == "error":
+                        raise Refused(f"{load.load_id} inserts {row}")
+                    rows.remove(one)
+                    played.deleted.append(one)
+        rows += [dict(row) for row in load.inserts]
+    return rows, done
+
+
+def _same(one: Row, other: Row, key: str | None) -> bool:
+    return one[key] == other[key] if key else one == other
+
+
+def violations(constraint: Constraint, rows: list[Row]) -> int:
+    """How many violations there are among some rows."""
+    if constraint.rows == 1:
+        return sum(row_violates(constraint, row) for row in rows)
+    return sum(
+        pair_violates(constraint, rows[first], rows[second])
+        for first in range(len(rows))
+        for second in range(first + 1, len(rows))
+    )
