@@ -147,7 +147,7 @@ class _Replay:
         given = lines.filter(pa.array(np.isin(start, [self.load.number, *self._attempt_numbers()])))
         alive = self._alive([own, new, given])
         tables = [own, new, given, alive, lines]
-        identities = [[whole(table.column(name)) for name in index.columns] for table in tables]
+        identities = [[whole(table.column(name)) for name in index.key] for table in tables]
         codes = identity_codes(identities, index.families)
         concerned = set(np.concatenate(codes[:3]).tolist())
         known: dict[int, set[int]] = defaultdict(set)
@@ -181,7 +181,7 @@ class _Replay:
             for file in self.snapshot.files_of("rows")
             if file.load == self.load.number or (file.bounds and file.bounds[0] < high and file.bounds[1] >= low)
         ]
-        rows = self._table(read_rows(self.storage, files, self.plan.identity.columns))
+        rows = self._table(read_rows(self.storage, files, self.plan.identity.key))
         ids = whole(rows.column(ROW_ID)).to_numpy()
         return rows.filter(pa.array((ids >= low) & (ids < high)))
 
@@ -192,11 +192,11 @@ class _Replay:
 
     def _new_rows(self) -> pa.Table:
         files = self.attempt.staged.inserts if self.attempt else []
-        return self._table(read_rows(self.storage, files, self.plan.identity.columns))
+        return self._table(read_rows(self.storage, files, self.plan.identity.key))
 
     def _table(self, parts: Iterable[pa.Table]) -> pa.Table:
         """Identities and ids as one table, also when there are none."""
-        columns = [*self.plan.identity.columns, ROW_ID]
+        columns = [*self.plan.identity.key, ROW_ID]
         tables = [part.select(columns) for part in parts]
         return pa.concat_tables(tables) if tables else self._empty(columns)
 
@@ -247,14 +247,14 @@ class _Replay:
         ]
         files = self.snapshot.files_of("index", index.id)
         wanted = np.unique(np.concatenate(hashes))
-        entries = find_entries(self.storage, files, [*index.columns, ROW_IDS], wanted=wanted).entries
+        entries = find_entries(self.storage, files, [*index.key, ROW_IDS], wanted=wanted).entries
         if not entries.num_columns:
-            return self._empty([*index.columns, ROW_ID])
-        (codes,) = identity_codes([[whole(entries.column(name)) for name in index.columns]], index.families)
+            return self._empty([*index.key, ROW_ID])
+        (codes,) = identity_codes([[whole(entries.column(name)) for name in index.key]], index.families)
         owner, ids = remaining(codes, entries)
         distinct, first = np.unique(codes, return_index=True)
         chosen = first[np.searchsorted(distinct, owner)]
-        return entries.select(index.columns).take(pa.array(chosen)).append_column(ROW_ID, pa.array(ids))
+        return entries.select(index.key).take(pa.array(chosen)).append_column(ROW_ID, pa.array(ids))
 
     def _play(
         self, concerned: set[int], known: Mapping[int, set[int]], lines: pa.Table, line_codes: np.ndarray

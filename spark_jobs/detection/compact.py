@@ -47,12 +47,12 @@ def depth(files: Sequence[DataFile]) -> int:
 def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
     """The runs that are worth merging: from the smallest up, until one is larger than all of them together."""
     chosen: list[DataFile] = []
-    entries = 0
-    for file in sorted(files, key=lambda one: one.rows):
-        if len(chosen) >= MOST_RUNS // 2 and file.rows > entries:
+    size = 0
+    for file in sorted(files, key=lambda one: one.size):  # few entries may have the ids of many rows
+        if len(chosen) >= MOST_RUNS // 2 and file.size > size:
             break
         chosen.append(file)
-        entries += file.rows
+        size += file.size
     return chosen if len(chosen) > 1 else []
 
 

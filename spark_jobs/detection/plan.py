@@ -173,17 +173,21 @@ def make_plan(
 
 
 def identity_group(key: tuple[str, ...], schema: Mapping[str, str], number: int) -> Group:
-    """The group whose index recognises rows: by their key, or without one by the hash of the whole row."""
-    columns = key or (ROW_HASH,)
+    """The group whose index recognises rows: by their key, or without one by the hash of the whole row.
+
+    The hash stands beside the key too: a delete that gives a row as it is need not be looked up any further.
+    """
+    known_by = key or (ROW_HASH,)
+    columns = (*key, ROW_HASH)
     types = {**schema, ROW_HASH: "bigint"}
-    for name in columns:
+    for name in known_by:
         if family(types[name]) is None:
             raise SchemaError(
                 f"The key has column '{name}' of type {types[name]}, and values of that type cannot be compared here.",
                 hint="Choose other columns for the key, or cast this one in the changes (for instance with 'sql').",
             )
     families = tuple(family(types[name]) or "" for name in columns)
-    index = IndexPlan.on(columns, families, columns)
+    index = IndexPlan.on(known_by, families[: len(known_by)], columns)
     classes = tuple(OrderClass((name,), (), one, False) for name, one in zip(columns, families, strict=True))
     return Group(number, index, index, columns, (), classes, identity=True)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_jobs.detection.codes import codes_of, combine, whole
 from spark_jobs.detection.encode import GONE
-from spark_jobs.detection.plan import Group, Plan
+from spark_jobs.detection.plan import ROW_HASH, Group, Plan
 from spark_jobs.detection.report import json_rows
 from spark_jobs.detection.rows import ROW_ID, take_rows
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, find_entries, parquet_bytes, store_parquet
@@ -46,6 +46,7 @@ class Resolve:
     work: Work
     rows: tuple[DataFile, ...]
     """The files of all rows in the state."""
+    threads: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -55,26 +56,31 @@ class Resolve:
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
 
     def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-        units: dict[int, dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
+        roles: dict[str, list[pa.Table]] = defaultdict(list)
         for message in received(batches):
             if message.kind not in PASSED_ON:
-                units[message.unit][message.kind].append(message.table)
+                roles[message.kind].append(message.table)
             elif message.kind == "error":
                 yield {"kind": "error", **message.document}
-        for _, roles in sorted(units.items()):
-            yield self._unit({role: pa.concat_tables(tables) for role, tables in roles.items()})
+        if roles:
+            yield self._resolved({role: pa.concat_tables(tables) for role, tables in roles.items()})
 
-    def _unit(self, roles: Mapping[str, pa.Table]) -> dict[str, Any]:
+    def _resolved(self, roles: Mapping[str, pa.Table]) -> dict[str, Any]:
         work, plan = self.work, self.work.plan
         nothing = next(iter(roles.values())).slice(0, 0)
         gone, new = roles.get(f"{GONE}both", nothing), roles.get("both", nothing)
         match = self._match(gone, new)
-        found = take_rows(work.storage, self.rows, np.concatenate([match.found, match.replaced]), plan.stored)
+        sought = match.found[~match.given]
+        stored = take_rows(
+            work.storage, self.rows, np.concatenate([sought, match.replaced]), plan.stored, threads=self.threads
+        )
         missing = gone.take(pa.array(np.setdiff1d(np.arange(gone.num_rows), match.delete)))
+        exact = gone.take(pa.array(match.delete[match.given]))
         tables = [
-            _records(_rows_of(found, match.found), "delete", plan.stored),
-            _records(_rows_of(found, match.replaced), "replace", plan.stored),
-            _records(missing.drop_columns([ROW_ID]), "delete", plan.stored),
+            _records(exact, match.found[match.given], "delete", plan.stored),
+            _records(_rows_of(stored, sought), sought, "delete", plan.stored),
+            _records(_rows_of(stored, match.replaced), match.replaced, "replace", plan.stored),
+            _records(missing, None, "delete", plan.stored),
         ]
         file = write_deletes(work.storage, work.load, pa.concat_tables(one for one in tables if one.num_columns))
         named = missing.slice(0, MOST_NAMED).select(plan.key or plan.columns)
@@ -95,13 +101,14 @@ class Resolve:
         entries = find_entries(work.storage, files, [*index.columns, ROW_IDS], wanted=wanted).entries
         if not entries.num_columns:
             empty = np.zeros(0, np.int64)
-            return _Match(empty, empty, empty)
-        columns = [[whole(table.column(name)) for name in index.columns] for table in (gone, new, entries)]
+            return _Match(empty, empty, empty.astype(bool), empty)
+        columns = [[whole(table.column(name)) for name in index.key] for table in (gone, new, entries)]
         identity = identity_codes(columns, index.families)
         owner, ids = remaining(identity[2], entries)
         delete, found, left = pair_off(identity[0], owner, ids)
         replaced = np.isin(owner[left], identity[1])
-        return _Match(delete, found, ids[left][replaced])
+        given = whole(gone.column(ROW_HASH)).to_numpy()[delete] == _hashes_of(entries, found)
+        return _Match(delete, found, given, ids[left][replaced])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,19 @@ class _Match:
 
     delete: np.ndarray
     found: np.ndarray
+    given: np.ndarray
+    """Whether the delete gives the row as it is, so that its values need not be looked up."""
     replaced: np.ndarray
+
+
+def _hashes_of(entries: pa.Table, ids: np.ndarray) -> np.ndarray:
+    """The hashes of the whole rows of some ids, which are all among the entries."""
+    adds = entries.filter(pa.array(whole(entries.column(ROWS)).to_numpy() > 0))
+    lists = whole(adds.column(ROW_IDS))
+    listed = lists.flatten().to_numpy()
+    hashes = np.repeat(whole(adds.column(ROW_HASH)).to_numpy(), np.diff(lists.offsets.to_numpy()))
+    order = np.argsort(listed)
+    return hashes[order[np.searchsorted(listed, ids, sorter=order)]]
 
 
 def identity_codes(tables: Sequence[Sequence[pa.Array]], families: Sequence[str]) -> list[np.ndarray]:
@@ -162,12 +181,12 @@ def _rows_of(rows: pa.Table, ids: np.ndarray) -> pa.Table:
     return rows.take(pa.array(np.searchsorted(whole(rows.column(ROW_ID)).to_numpy(), ids)))
 
 
-def _records(rows: pa.Table, cause: str, columns: Sequence[str]) -> pa.Table:
+def _records(rows: pa.Table, ids: np.ndarray | None, cause: str, columns: Sequence[str]) -> pa.Table:
     """Deleted rows as they are written down."""
     if not rows.num_columns:
         return pa.table({})
-    ids = whole(rows.column(ROW_ID)) if ROW_ID in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
-    facts = {ROW_ID: ids, CAUSE: pa.array([cause] * rows.num_rows, pa.string())}
+    facts = {ROW_ID: pa.nulls(rows.num_rows, pa.int64()) if ids is None else pa.array(ids, pa.int64())}
+    facts[CAUSE] = pa.array([cause] * rows.num_rows, pa.string())
     return pa.table(facts | {name: rows.column(name) for name in columns})
 
 

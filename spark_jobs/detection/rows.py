@@ -59,7 +59,9 @@ def is_in(ids: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return ordered[np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)] == ids
 
 
-def take_rows(storage: Storage, files: Sequence[DataFile], ids: np.ndarray, columns: Sequence[str]) -> pa.Table:
+def take_rows(
+    storage: Storage, files: Sequence[DataFile], ids: np.ndarray, columns: Sequence[str], *, threads: bool = False
+) -> pa.Table:
     """The rows of some ids (each once), in the order of their ids; an error when one is not there."""
     wanted = np.unique(ids)
     tables = []
@@ -70,7 +72,7 @@ def take_rows(storage: Storage, files: Sequence[DataFile], ids: np.ndarray, colu
             assert file.bounds is not None
             mine = wanted[(wanted >= file.bounds[0]) & (wanted <= file.bounds[1])]
         if len(mine):
-            tables.append(_take(storage, file, mine, columns))
+            tables.append(_take(storage, file, mine, columns, threads))
     found = pa.concat_tables(tables) if tables else None
     if (found.num_rows if found is not None else 0) != len(wanted):
         missing = wanted if found is None else np.setdiff1d(wanted, whole(found.column(ROW_ID)).to_numpy())
@@ -82,14 +84,18 @@ def take_rows(storage: Storage, files: Sequence[DataFile], ids: np.ndarray, colu
     return found.sort_by(ROW_ID) if found is not None else pa.table({})
 
 
-def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str]) -> pa.Table:
+def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool) -> pa.Table:
     reader = Reader(storage, file)
-    groups: Sequence[int] | np.ndarray = range(len(reader.group_starts) - 1)
-    if file.first_row_id is not None:
-        places = wanted - file.first_row_id
-        groups = np.unique(np.searchsorted(reader.group_starts, places, side="right") - 1)
-    parts = []
-    for group in groups:
-        rows = read_group(reader, file, int(group), columns)
-        parts.append(rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted))))
-    return pa.concat_tables(parts)
+    if file.first_row_id is None:
+        parts = []
+        for group in range(len(reader.group_starts) - 1):
+            rows = read_group(reader, file, group, columns)
+            parts.append(rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted))))
+        return pa.concat_tables(parts)
+    starts, places = reader.group_starts, wanted - file.first_row_id
+    group_of = np.searchsorted(starts, places, side="right") - 1
+    groups, first = np.unique(group_of, return_inverse=True)
+    before = np.concatenate([[0], np.cumsum(starts[groups + 1] - starts[groups])])
+    rows = reader.read(groups, columns, threads=threads)
+    chosen = rows.take(pa.array(before[first] + places - starts[group_of]))
+    return chosen.append_column(ROW_ID, pa.array(wanted))

@@ -132,11 +132,11 @@ class Reader:
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         return np.cumsum([0, *sizes])
 
-    def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str]) -> pa.Table:
-        """Some columns of some row groups."""
+    def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
+        """Some columns of some row groups. Workers read with one thread each; who works alone may take more."""
         with self._opened() as source:
             parquet = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
-            return parquet.read_row_groups(list(groups), columns=list(columns), use_threads=False)
+            return parquet.read_row_groups(list(groups), columns=list(columns), use_threads=threads)
 
     @property
     def schema(self) -> pa.Schema:

@@ -60,29 +60,34 @@ def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
 def row_hash(frame: DataFrame, salt: str) -> Column:
     """A hash of the whole row, but for the columns of a change data feed.
 
-    A column counts with its name and only where it is not NULL, so that a column which is added to the table later
-    changes the hash of no row that is already there. Numbers count by value, whatever their width.
+    A column counts with its name and only where it is not NULL (Spark's hash passes over NULLs), so that a column which
+    is added to the table later changes the hash of no row that is already there. Numbers count by value, whatever
+    their width.
     """
     from pyspark.sql import functions as f
 
-    parts: list[Column] = [f.lit(salt)]
+    parts = [_literal(salt)]
     for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
-        if field.name.lower() in FEED_COLUMNS:
-            continue
-        column = f.col(quoted(field.name))
-        value = _hashable(column, field.dataType.simpleString())
-        parts.append(f.when(column.isNotNull(), f.xxhash64(f.lit(field.name.lower()), value)))
-    return f.xxhash64(*parts)
+        name = field.name.lower()
+        if name not in FEED_COLUMNS:
+            column = quoted(field.name)
+            value = _hashable(column, field.dataType.simpleString())
+            parts += [f"if({column} is null, null, {_literal(name)})", value]
+    return f.expr(f"xxhash64({', '.join(parts)})")
 
 
-def _hashable(column: Column, spark_type: str) -> Column:
-    from pyspark.sql import functions as f
+def _literal(text: str) -> str:
+    """A text in SQL, whatever is in it."""
+    return f"decode(X'{text.encode().hex()}', 'utf-8')"
 
+
+def _hashable(column: str, spark_type: str) -> str:
     if spark_type in ("tinyint", "smallint", "int"):
-        return column.cast("bigint")
+        return f"cast({column} as bigint)"
     if spark_type == "float":
-        return column.cast("double")
-    return f.to_json(f.struct(column)) if "map<" in spark_type or "variant" in spark_type else column
+        return f"cast({column} as double)"
+    nested = "map<" in spark_type or "variant" in spark_type
+    return f"if({column} is null, null, to_json(struct({column})))" if nested else column
 
 
 def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
@@ -96,13 +101,13 @@ def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
     fields = {field.name.lower(): field for field in frame.schema.fields}
     chosen = []
     for place, (name, spark_type) in enumerate(columns.items()):
-        if name.lower() not in fields:
-            chosen.append(f.lit(None).cast("int" if is_months(spark_type) else spark_type).alias(kept_name(place)))
-            continue
-        actual = quoted(fields[name.lower()].name)
-        months = is_months(fields[name.lower()].dataType.simpleString())
-        column = f.expr(f"extract(year from {actual}) * 12 + extract(month from {actual})") if months else f.col(actual)
-        chosen.append(column.alias(kept_name(place)))
+        field, months = fields.get(name.lower()), is_months(spark_type)
+        if field is None:
+            text = f"cast(null as {'int' if months else spark_type})"
+        else:
+            actual = quoted(field.name)
+            text = f"extract(year from {actual}) * 12 + extract(month from {actual})" if months else actual
+        chosen.append(f.expr(text).alias(kept_name(place)))
     return chosen
 
 

@@ -153,8 +153,9 @@ def detect(spark: SparkSession, work: Work) -> list[dict[str, Any]]:
 def resolve(spark: SparkSession, work: Work, rows: Sequence[DataFile]) -> list[dict[str, Any]]:
     """Find the rows that a load deletes; of a small load right here, sooner than Spark could start a task."""
     tasks = _encoders(work)
-    step = Resolve(work, tuple(rows))
-    if sum(file.rows for file in (*work.inserts, *work.deletes)) <= _RESOLVED_HERE:
+    here = sum(file.rows for file in (*work.inserts, *work.deletes)) <= _RESOLVED_HERE
+    step = Resolve(work, tuple(rows), threads=here)
+    if here:
         batches = Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})])
         texts = [text for batch in step(batches) for text in batch.column(0).to_pylist()]
     else:

@@ -149,14 +149,16 @@ def _check_weights(work: Work, group: Group, frame: Frame) -> None:
 def _check_keys(group: Group, probe: _Probe) -> Iterator[pa.RecordBatch]:
     """Report keys that are inserted twice, or while they are present."""
     new, old = probe.new.new_t, probe.new.old_t
-    twice = np.flatnonzero(new.weights > 1)
-    both = combine([np.concatenate([new.codes[name], old.codes[name]]) for name in group.columns])
+    key = group.indexes[0].key
+    both = combine([np.concatenate([new.codes[name], old.codes[name]]) for name in key])
+    keys, first, place = np.unique(both[: new.size], return_index=True, return_inverse=True)
+    twice = first[np.bincount(place, new.weights, len(keys)) > 1]
     _, new_places, old_places = np.intersect1d(both[: new.size], both[new.size :], return_indices=True)
     if not len(twice) and not len(new_places):
         return
     shown = np.concatenate([twice, new_places])[:MOST_NAMED]
-    rows = new.table.take(pa.array(new.first[shown])).select(group.columns)
-    names = json_rows({name: whole(rows.column(name)) for name in group.columns})
+    rows = new.table.take(pa.array(new.first[shown])).select(key)
+    names = json_rows({name: whole(rows.column(name)) for name in key})
     owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(old_places[:MOST_NAMED])]
     facts = {"twice": len(twice), "present": len(new_places), "keys": names, "owners": owners}
     yield send(0, "keys", facts)
