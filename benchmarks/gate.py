@@ -23,8 +23,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from benchmarks.history import History, history
 from benchmarks.import_cost import measure
 from benchmarks.joins import cache_old, count_by_joins
+from benchmarks.lines import Line, say
 from benchmarks.submit import MASTER, Finished, session, submit
 from dags_examples.tax_data import tax_table
 from spark_jobs.apply_load import apply_load
@@ -53,20 +55,6 @@ RULES = {
 }
 GIB = 2**30
 PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "apache-airflow")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table."""
-
-    what: str
-    measured: str
-    result: str
-    limit: str
-    met: bool
-
-    def __str__(self) -> str:
-        return f"| {self.what} | {self.measured} | {self.result} | {self.limit} | {'yes' if self.met else 'NO'} |"
 
 
 @dataclass(slots=True)
@@ -104,10 +92,6 @@ class Table:
             "changes": {"format": "parquet", "path": str(load)},
             "constraints": RULES,
         }
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def new_violations(verdict: Mapping[str, Any]) -> dict[str, int]:
@@ -249,6 +233,10 @@ def main(arguments: list[str] | None = None) -> int:
         lines = first_load(table, engine)
         lines += cold(table, engine, 1 if options.quick else 3)
         lines += warm(table, 1 if options.quick else 5)
+        spark = session()
+        run = History(spark, folder, table.state, RULES, table.files[0], SEED)
+        lines += history(run, *((1, 5) if options.quick else (5, 200)))
+        spark.stop()
         lines += parsing(folder, 2 if options.quick else 7)
     print(f"{circumstances(options.rows)}\n")
     print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")

@@ -22,7 +22,7 @@ from spark_jobs.continuity import added_constraints, carried_totals, changed_rul
 from spark_jobs.errors import ChangesError, ConflictError, ConstraintError, DcError, StateError
 from spark_jobs.job import Clock, State, run
 from spark_jobs.request import Request
-from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, read_current, snapshot_numbers
+from spark_jobs.state.snapshots import DataFile, Load, Snapshot, read_current, snapshot_numbers
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import Verdict, decide
 
@@ -110,7 +110,7 @@ class _Application:
         log.info("load %s: %s rows inserted, %s deleted, on %s rows that are there", request.load_id, *counts)
         verdict, snapshot = self._check(current, applied, changes, types, staged)
         with self.clock.step("commit"):
-            commit(storage, snapshot)
+            self.drafts.commit(storage, snapshot)
         return replace(verdict, seconds=self.clock.total)
 
     def _plan(self, snapshot: Snapshot, types: Mapping[str, str], *, deletes: bool = False) -> Plan:
@@ -216,6 +216,7 @@ class _Application:
             rows=after.rows,
             totals=totals,
             totals_before=totals if older else carried,
+            mask=list(request.mask),
             loads=[*after.loads[:place], load, *after.loads[place:]],
             files=self._files(after, plan, staged),
         )

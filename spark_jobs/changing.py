@@ -13,12 +13,13 @@ from spark_jobs.detection.plan import Plan, identity_group, make_plan
 from spark_jobs.detection.rows import load_of
 from spark_jobs.detection.sources import instant_in
 from spark_jobs.detection.spark import compact, detect, make_work
-from spark_jobs.errors import ChangesError, ConflictError, DcError
+from spark_jobs.errors import ChangesError, DcError
 from spark_jobs.history import Rewrite, is_newest, rewrite, without_newest
 from spark_jobs.judging import Findings, add_up
 from spark_jobs.request import Request
-from spark_jobs.state.snapshots import DataFile, Load, Snapshot, data_file
+from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, data_file
 from spark_jobs.state.storage import Storage
+from spark_jobs.state.vacuuming import needed_files
 from spark_jobs.verdict import MASKED
 
 if TYPE_CHECKING:
@@ -30,14 +31,23 @@ class Drafts(list[DataFile]):
 
     @contextlib.contextmanager
     def removed_on_failure(self, storage: Storage) -> Iterator[None]:
-        """Remove them when the block fails, but never after a commit that may have succeeded all the same."""
+        """Remove them when the block fails."""
         try:
             yield
-        except ConflictError:
-            raise
         except BaseException:
             self.remove_all(storage)
             raise
+
+    def commit(self, storage: Storage, snapshot: Snapshot) -> None:
+        """Commit a snapshot, and remove those that it does not need.
+
+        When the commit fails they all stay, for it may be done all the same.
+        """
+        written = Drafts(self)
+        self.clear()
+        commit(storage, snapshot)
+        needed = needed_files(snapshot)
+        Drafts(file for file in written if file.path not in needed).remove_all(storage)
 
     def remove_all(self, storage: Storage) -> None:
         """Remove them; what cannot be removed is left for vacuum, since the failure that led here matters more."""
@@ -171,7 +181,6 @@ def retracted(
     snapshot: Snapshot,
     load: Load,
     drafts: Drafts,
-    mask: Sequence[str] = (),
 ) -> Snapshot:
     """The snapshot of a history without one of its loads, not yet committed. Only an older load needs Spark."""
     number = snapshot.number + 1
@@ -183,7 +192,7 @@ def retracted(
     else:
         spark = start()
         plan = plan_of(spark, snapshot)
-        change = Change.of(rewrite(storage, snapshot, plan, load, None, mask))
+        change = Change.of(rewrite(storage, snapshot, plan, load, None, snapshot.mask))
         drafts += [*change.scratch, *(file for files in change.records.values() for file in files), *change.dead]
         findings, runs = probe(spark, storage, snapshot, plan, change, drafts, load=0, request=None)
         constraints = load_constraints(snapshot.constraints).constraints

@@ -19,7 +19,7 @@ from spark_jobs.describing import describe
 from spark_jobs.errors import ConflictError, RequestError, StateError, did_you_mean
 from spark_jobs.job import State, run
 from spark_jobs.request import Changes, read_source
-from spark_jobs.state.snapshots import Snapshot, commit, read_current, snapshot_numbers
+from spark_jobs.state.snapshots import Snapshot, read_current, snapshot_numbers
 from spark_jobs.state.storage import Storage
 from spark_jobs.state.vacuuming import vacuum
 from spark_jobs.verdict import SCHEMA_VERSION
@@ -108,7 +108,7 @@ def _retract(start: Start, storage: Storage, current: Snapshot, asked: Maintenan
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
         snapshot = retracted(start, storage, current, load, drafts)
-        commit(storage, snapshot)
+        drafts.commit(storage, snapshot)
     removed = {name: count - snapshot.totals.get(name, 0) for name, count in current.totals.items()}
     totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
     rows = f"{current.rows:,} -> {snapshot.rows:,} rows"
@@ -133,7 +133,7 @@ def _compact(start: Start, storage: Storage, current: Snapshot, _: Maintenance) 
         number = current.number
         if merged.files != current.files:
             number += 1
-            commit(storage, replace(merged, number=number, parent=current.number, load_id="", action="compact"))
+            drafts.commit(storage, replace(merged, number=number, parent=current.number, load_id="", action="compact"))
     text = f"{before:,} index files became {after:,}; snapshot {number}"
     return {"snapshot": number, "files_before": before, "files": after, "text": text}
 
@@ -178,7 +178,7 @@ def _rebuild(start: Start, storage: Storage, current: Snapshot, asked: Maintenan
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
         snapshot = rebuilt(start(), storage, current, asked.table, drafts)
-        commit(storage, snapshot)
+        drafts.commit(storage, snapshot)
     source = asked.table or "the rows in the state"
     totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
     text = f"Built anew from {source}: {snapshot.rows:,} rows; snapshot {snapshot.number}; violations: {totals}"

@@ -54,7 +54,7 @@ def _from_table(spark: SparkSession, storage: Storage, snapshot: Snapshot, table
     frame = read_changes(spark, table)
     types = column_types(frame, table)
     check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})")
-    check_types(replace(snapshot, rows=1), types)
+    check_types(snapshot, types)
     staged = engine.stage_load(frame, table, storage, snapshot.number + 1, plan_of(spark, snapshot), types)
     drafts += [*staged.inserts, *staged.deletes]
     if staged.deleted:

@@ -81,6 +81,8 @@ class Snapshot:
     """How many violations each constraint has, by its name."""
     totals_before: Mapping[str, int] = field(default_factory=dict)
     """The same without the load of ``last_change``, so that it can be taken out again at no cost."""
+    mask: list[str] = field(default_factory=list)
+    """Columns whose values are not to be shown, as the newest load asked."""
     loads: list[Load] = field(default_factory=list)
     files: list[DataFile] = field(default_factory=list)
 

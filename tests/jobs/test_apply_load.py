@@ -28,6 +28,8 @@ CONSTRAINTS: dict[str, Any] = {
     ],
 }
 
+WITHOUT_KEY = {name: value for name, value in CONSTRAINTS.items() if name != "key"}
+
 Apply = Callable[..., Verdict]
 
 
@@ -128,7 +130,7 @@ class TestVerdict:
     def test_tolerances_decide_what_passes(self, apply: Apply) -> None:
         def judged(**tolerance: Any) -> bool:
             rule = {"name": "zip_decides_city", "fd": "zip -> city"} | tolerance
-            rules = CONSTRAINTS | {"constraints": [rule], "key": []}
+            rules = WITHOUT_KEY | {"constraints": [rule]}
             name = f"tolerance{tolerance}".translate(str.maketrans("", "", "{}'%: "))
             return (
                 apply(name, people(*((i, name, str(i > 1), None, 1) for i in range(10))), rules).constraints[0].passed
@@ -169,7 +171,7 @@ class TestReplay:
         assert files_below(tmp_path / "state") == before
 
     def test_a_row_more_or_another_null_is_another_load(self, apply: Apply) -> None:
-        rules = CONSTRAINTS | {"key": []}
+        rules = WITHOUT_KEY
         rows = people((1, None, "x", "c", 1), (2, "x", None, "d", 1))
         apply("monday", rows, rules)
         moved = people((1, "x", None, "c", 1), (2, None, "x", "d", 1))
