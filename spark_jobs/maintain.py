@@ -86,11 +86,16 @@ def maintain(
         try:
             facts = ACTIONS[action].act(start, storage, current, asked)
             return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
-        except ConflictError as error:
-            if not left:
+        except StateError as error:
+            # Another writer committed, or took away what only older snapshots needed: do it again on top of that.
+            if not left or not (isinstance(error, ConflictError) or _overtaken(storage, current)):
                 raise
             log.warning("%s Trying again on top of that.", error.message)
     raise AssertionError("the last try returns or raises")
+
+
+def _overtaken(storage: Storage, current: Snapshot) -> bool:
+    return snapshot_numbers(storage)[-1:] != [current.number]
 
 
 Start = Callable[[], "SparkSession"]
@@ -159,6 +164,12 @@ def _verify(start: Start, storage: Storage, current: Snapshot, asked: Maintenanc
     from spark_jobs.verifying import verify
 
     checked = verify(start, storage, current, asked.table)
+    if checked.problems and _overtaken(storage, current):
+        raise ConflictError(
+            f"Snapshot {current.number} of {storage.uri} was followed by another while it was checked, and a vacuum "
+            "may have taken away its files.",
+            hint="Run it again.",
+        )
     lines = [f"Snapshot {current.number}: {checked.files:,} files, {checked.bytes:,} bytes, {checked.checks:,} checks"]
     lines += [f"PROBLEM: {problem}" for problem in checked.problems] or ["sound"]
     return {

@@ -1,0 +1,275 @@
+"""Processes that work on one state at the same time: each has its way wholly or not at all, in some order."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.errors import ConflictError
+from spark_jobs.verdict import Verdict
+from tests.faults.states import Gate, changes, history, made_rows, plain, start, totals
+from tests.inprocess import Frame, Session, Source, without_spark
+from tests.jobs.histories import Given, play
+
+Deed = tuple[str, Given | None]
+"""``apply`` with a load, or an action; ``retract`` takes the load out."""
+SEED = 11
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_spark() -> Iterator[None]:
+    with without_spark():
+        yield
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Given]]:
+    """A state with some loads, to be copied."""
+    folder = tmp_path_factory.mktemp("begun") / "state"
+    loads = history(random.Random(SEED))
+    gate = Gate(str(folder))
+    for one in loads:
+        gate.apply(one)
+    return folder, loads
+
+
+def new(load_id: str, number: int, loads: list[Given]) -> Given:
+    """A load that deletes a row of an older one, another for each number."""
+    chance = random.Random(f"{SEED} {load_id} {number}")
+    return changes(load_id, made_rows(chance, 10_000 * number, 8), [loads[0].inserts[number]])
+
+
+ROUNDS: dict[str, Callable[[list[Given]], list[Deed]]] = {
+    "different loads": lambda loads: [("apply", new("a", 1, loads)), ("apply", new("b", 2, loads))],
+    "three loads": lambda loads: [("apply", new(name, n, loads)) for n, name in enumerate("abc", 1)],
+    "the same load": lambda loads: [("apply", new("a", 1, loads))] * 2,
+    "the same load three times": lambda loads: [("apply", new("a", 1, loads))] * 3,
+    "other changes of one load": lambda loads: [("apply", new("a", 1, loads)), ("apply", new("a", 2, loads))],
+    "a load and a compact": lambda loads: [("apply", new("a", 1, loads)), ("compact", None)],
+    "a load and a vacuum": lambda loads: [("apply", new("a", 1, loads)), ("vacuum", None)],
+    "a load and a retract": lambda loads: [("apply", new("a", 1, loads)), ("retract", loads[1])],
+    "a retract and a vacuum": lambda loads: [("retract", loads[1]), ("vacuum", None)],
+    "a load and two others": lambda loads: [("apply", new("a", 1, loads)), ("compact", None), ("vacuum", None)],
+}
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.parametrize("name", ROUNDS)
+def test_of_several_at_once_each_has_its_way_wholly_or_is_told_who_won(
+    name: str, turn: int, begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate, deeds = Gate(str(tmp_path / "state")), ROUNDS[name](loads)
+    results = at_once([lambda deed=deed: act(gate, deed) for deed in deeds])
+    done = [deed for deed, result in zip(deeds, results, strict=True) if not isinstance(result, Exception)]
+    for result in results:
+        assert isinstance(result, Verdict | dict | ConflictError), repr(result)
+    assert done
+    history_now, sums = possible(gate, loads, done)
+    gate.check(history_now, sums)
+    check_verdicts(gate, [one for one in results if isinstance(one, Verdict)])
+    gate.check_clean()
+    gate.check(history_now, sums)
+
+
+def at_once(works: list[Callable[[], Any]]) -> list[Any]:
+    """What comes out when several processes are let go together."""
+    barrier = multiprocessing.get_context("fork").Barrier(len(works))
+
+    def wait_and(work: Callable[[], Any]) -> Any:
+        barrier.wait(30)
+        return work()
+
+    children = [start(lambda work=work: wait_and(work)) for work in works]
+    return [child.result() for child in children]
+
+
+def act(gate: Gate, deed: Deed) -> Any:
+    action, given = deed
+    if action == "apply":
+        assert given is not None
+        return gate.apply(given)
+    more = {"load_id": given.load_id} if given else {}
+    return gate.maintain(action, **more, **({"keep_snapshots": 1, "grace_hours": 0} if action == "vacuum" else {}))
+
+
+def possible(gate: Gate, loads: list[Given], done: list[Deed]) -> tuple[list[Given], dict[str, int]]:
+    """The history in the order in which the state has it: it must be one that some order of the deeds gives."""
+    seen: list[tuple[list[Given], dict[str, int]]] = []
+    snapshot = gate.current
+    for order in itertools.permutations(done):
+        now = list(loads)
+        for action, given in order:
+            if action == "retract":
+                now = [one for one in now if one is not given]
+            elif action == "apply" and given is not None:
+                place = next((n for n, one in enumerate(now) if one.load_id == given.load_id), len(now))
+                now[place : place + 1] = [given]
+        sums = totals(play(now, gate.key)[0])
+        seen.append((now, sums))
+        if [one.load_id for one in snapshot.loads] == [one.load_id for one in now] and snapshot.totals == sums:
+            return now, sums
+    raise AssertionError(f"{snapshot.loads} with {snapshot.totals} is not one of {seen}")
+
+
+def check_verdicts(gate: Gate, verdicts: list[Verdict]) -> None:
+    """Of verdicts on the same load with the same changes, one is new and the others are that one."""
+    alike: dict[tuple[str, str], list[Verdict]] = {}
+    for one in verdicts:
+        facts = plain(one)
+        alike.setdefault((one.load_id, repr(facts["rows"]) + repr(facts["snapshot"])), []).append(one)
+    for group in alike.values():
+        assert [one.replayed for one in group].count(False) == 1
+        assert len({repr(plain(one)) for one in group}) == 1
+
+
+class _Overtaken(dict[str, Source]):
+    """Sources of which reading one lets another load be committed before."""
+
+    def __init__(self, rival: Callable[[], Any], path: str) -> None:
+        super().__init__()
+        self.rival, self.path, self.times = rival, path, 0
+
+    def __getitem__(self, path: str) -> Source:
+        if path == self.path:
+            self.times += 1
+            self.rival()
+        return super().__getitem__(path)
+
+
+def rivals(gate: Gate, loads: list[Given]) -> Callable[[], Any]:
+    numbers = itertools.count(1)
+    rival = Gate(gate.state)
+    return lambda: rival.apply(new(f"rival {(n := next(numbers))}", n, loads))
+
+
+def test_a_gate_that_is_overtaken_five_times_names_the_winner_and_commits_nothing(
+    begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate = Gate(str(tmp_path / "state"))
+    gate.session.sources = _Overtaken(rivals(gate, loads), "late")
+    late = new("late", 9, loads)
+    with pytest.raises(ConflictError) as caught:
+        gate.apply(late)
+    assert gate.session.sources.times == 5
+    number = gate.current.number
+    assert f"Load 'late' was not committed: load 'rival 5' was committed to {gate.state}" in caught.value.message
+    assert f"as snapshot {number}" in caught.value.message
+    won = [*loads, *(new(f"rival {n}", n, loads) for n in range(1, 6))]
+    gate.check(won)
+    gate.check_clean()
+    gate.session.sources = dict(gate.session.sources)
+    assert gate.apply(late).snapshot == gate.current.number
+    gate.check([*won, late])
+
+
+@pytest.mark.parametrize("action", ["retract", "compact"])
+def test_an_action_that_is_overtaken_five_times_names_the_winner_and_commits_nothing(
+    action: str, begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    from spark_jobs.maintain import maintain
+
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate = Gate(str(tmp_path / "state"))
+    overtake = rivals(gate, loads)
+    request = {"state": gate.state, **({"load_id": loads[1].load_id} if action == "retract" else {})}
+    with pytest.raises(ConflictError, match=r"was not committed: load 'rival 5' was committed"):
+        maintain(lambda: overtake() and gate.session, action, request)
+    won = [*loads, *(new(f"rival {n}", n, loads) for n in range(1, 6))]
+    gate.check(won)
+    gate.check_clean()
+
+
+def test_a_gate_that_is_overtaken_four_times_is_checked_on_top_of_the_others(
+    begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate = Gate(str(tmp_path / "state"))
+    overtake = rivals(gate, loads)
+    times = itertools.count(1)
+    gate.session.sources = _Overtaken(lambda: next(times) < 5 and overtake(), "late")
+    late = replace(new("late", 9, loads), deletes=[loads[0].inserts[1]])  # which the first rival deletes as well
+    verdict = gate.apply(late)
+    assert verdict.rows["missing_deletes"] == 1
+    gate.check([*loads, *(new(f"rival {n}", n, loads) for n in range(1, 5)), late])
+
+
+class _Disturbed(Session):
+    """A session that lets something happen when the workers start, once."""
+
+    rival: Callable[[], Any] | None = None
+
+    def range(self, *given: int) -> Frame:
+        rival, self.rival = self.rival, None
+        if rival:
+            rival()
+        return super().range(*given)
+
+
+DISTURBED: dict[str, Callable[[Gate, list[Given]], Any]] = {
+    "apply": lambda gate, loads: gate.apply(new("new", 1, loads)),
+    "replace": lambda gate, loads: gate.apply(replace(loads[1], inserts=loads[1].inserts[:9])),
+    "retract": lambda gate, loads: gate.maintain("retract", load_id=loads[1].load_id),
+    "compact": lambda gate, loads: gate.maintain("compact"),
+    "rebuild": lambda gate, loads: gate.maintain("rebuild"),
+}
+
+
+@pytest.mark.parametrize("name", DISTURBED)
+def test_work_whose_drafts_a_vacuum_takes_away_is_done_again(
+    name: str, begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate = Gate(str(tmp_path / "state"), session=_Disturbed())
+    gate.session.rival = lambda: Gate(gate.state).maintain("vacuum", keep_snapshots=1, grace_hours=0)
+    DISTURBED[name](gate, loads)
+    after = {
+        "apply": [*loads, new("new", 1, loads)],
+        "replace": [loads[0], replace(loads[1], inserts=loads[1].inserts[:9]), *loads[2:]],
+        "retract": [loads[0], *loads[2:]],
+    }.get(name, loads)
+    gate.check(after)
+    gate.check_clean()
+    gate.check(after)
+
+
+def test_verify_finds_a_state_sound_whose_files_are_exchanged_meanwhile(
+    begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    folder, _ = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate, calm = Gate(str(tmp_path / "state")), True
+
+    def exchange() -> None:
+        gate.maintain("compact")
+        for _ in range(2):
+            gate.maintain("vacuum", keep_snapshots=1, grace_hours=0)
+
+    def hook(event: str, given: tuple[Any, ...]) -> None:
+        nonlocal calm
+        if calm and event == "open" and "/rows/" in str(given[0]):
+            calm = False
+            start(exchange).result()
+
+    def verify() -> Any:
+        sys.addaudithook(hook)
+        return gate.maintain("verify")
+
+    checked = start(verify).result()
+    assert gate.current.number == 6
+    assert (checked["sound"], checked["snapshot"]) == (True, 6), checked
