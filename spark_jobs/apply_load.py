@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spark_jobs.changing import Change
     from spark_jobs.detection.plan import Plan
     from spark_jobs.detection.staging import StagedLoad
+    from spark_jobs.history import Attempt
     from spark_jobs.judging import Findings
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
@@ -133,7 +134,12 @@ class _Application:
         """The verdict of a load that was applied before with the same changes."""
         log.info("load %s was applied before with the same changes: nothing to do", self.request.load_id)
         verdict = next(file for file in applied.files if file.kind == "verdict")
-        return replace(Verdict.from_dict(json.loads(self.storage.read(verdict.path, expected=verdict))), replayed=True)
+        try:
+            text = self.storage.read(verdict.path, expected=verdict)
+        except StateError as error:
+            hint = "Restore the file from a copy; or take the load out and apply it again."
+            raise StateError(error.message, hint=hint) from error
+        return replace(Verdict.from_dict(json.loads(text)), replayed=True)
 
     def _check(
         self,
@@ -145,7 +151,7 @@ class _Application:
     ) -> tuple[Verdict, Snapshot]:
         """Find what the load violates, judge it, and make the snapshot that is to be committed."""
         from spark_jobs.changing import changed, compacted, probe
-        from spark_jobs.history import is_newest, without_newest
+        from spark_jobs.history import is_newest, needs_replay, without_newest
         from spark_jobs.judging import RowNames, judge
 
         request, number = self.request, current.number + 1
@@ -158,13 +164,23 @@ class _Application:
                 before = without_newest(current, applied)
             else:
                 older = applied
-        plan = self._plan(current, types, deletes=bool(staged.deleted))
+        replay = older is not None and needs_replay(current, older, self._attempt(number, staged))
+        plan = self._plan(current, types, deletes=replay or staged.deleted > 0)
         base, carried = self._with_added_rules(before, plan)
         base = compacted(self.spark, self.storage, base, plan, self.drafts)
         with self.clock.step("probe"):
             change = self._change(base, plan, staged, older)
-            runs_of = 0 if older else number
-            found = probe(self.spark, self.storage, base, plan, change, self.drafts, load=runs_of, request=request)
+            found = probe(
+                self.spark,
+                self.storage,
+                base,
+                plan,
+                change,
+                self.drafts,
+                load=number,
+                runs_of=0 if older else number,
+                request=request,
+            )
             findings, runs = found
         after = changed(base, change, runs, gone=older)
         with self.clock.step("judge"):
@@ -199,10 +215,9 @@ class _Application:
                 written = quarantine(self.spark, self.storage, changes, request, staged, by_rule, plan.key)
             verdict = replace(verdict, quarantine=written)
         if discarded:
-            return self._discarded(verdict, current, before, older, staged, findings, carried)
+            return self._discarded(verdict, current, before, older, staged, findings, carried, plan)
         load = self._stored_load(verdict, staged, findings)
         place = current.loads.index(older) if older else len(after.loads)
-        meanings = "\n".join(sorted(meaning(one) for one in self.constraint_set.constraints))
         totals = {one.name: one.total_violations for one in constraints}
         snapshot = Snapshot(
             number=number,
@@ -210,9 +225,7 @@ class _Application:
             table=self.constraint_set.table,
             load_id=load.load_id,
             last_change=number,
-            constraints=to_mapping(self.constraint_set),
-            constraints_fingerprint=hashlib.sha256(meanings.encode()).hexdigest(),
-            schema=dict(zip(plan.columns, plan.types, strict=True)),
+            **self._rules(plan),
             rows=after.rows,
             totals=totals,
             totals_before=totals if older else carried,
@@ -221,6 +234,15 @@ class _Application:
             files=self._files(after, plan, staged),
         )
         return verdict, snapshot
+
+    def _rules(self, plan: Plan) -> dict[str, Any]:
+        """What a snapshot says of the constraints in force."""
+        meanings = "\n".join(sorted(meaning(one) for one in self.constraint_set.constraints))
+        return {
+            "constraints": to_mapping(self.constraint_set),
+            "constraints_fingerprint": hashlib.sha256(meanings.encode()).hexdigest(),
+            "schema": dict(zip(plan.columns, plan.types, strict=True)),
+        }
 
     def _with_added_rules(self, before: Snapshot, plan: Plan) -> tuple[Snapshot, dict[str, int]]:
         """The snapshot with indexes for what was added to the constraints, and all their violations so far."""
@@ -264,11 +286,11 @@ class _Application:
     def _change(self, base: Snapshot, plan: Plan, staged: StagedLoad, older: Load | None) -> Change:
         """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
         from spark_jobs.changing import Change, named
-        from spark_jobs.history import Attempt, rewrite
+        from spark_jobs.history import rewrite
 
         request, number = self.request, base.number + 1
         if older is not None:
-            attempt = Attempt(request.load_id, number, staged, request.missing_deletes, request.duplicate_keys)
+            attempt = self._attempt(number, staged)
             change = Change.of(rewrite(self.storage, base, plan, older, attempt, request.mask))
             self.drafts += [*change.scratch, *change.dead]
         else:
@@ -282,6 +304,12 @@ class _Application:
                 "To pass over such deletes set missing_deletes to 'ignore'.",
             )
         return change
+
+    def _attempt(self, number: int, staged: StagedLoad) -> Attempt:
+        from spark_jobs.history import Attempt
+
+        request = self.request
+        return Attempt(request.load_id, number, staged, request.missing_deletes, request.duplicate_keys)
 
     def _resolved(self, base: Snapshot, plan: Plan, staged: StagedLoad) -> Change:
         from spark_jobs.changing import Change, index_files
@@ -350,6 +378,7 @@ class _Application:
         staged: StagedLoad,
         findings: list[Findings],
         carried: Mapping[str, int],
+        plan: Plan,
     ) -> tuple[Verdict, Snapshot]:
         """The verdict of a rejected load, and the state without the load."""
         from spark_jobs.changing import retracted
@@ -361,6 +390,8 @@ class _Application:
         constraints = [replace(one, total_violations=carried[one.name]) for one in verdict.constraints]
         verdict = replace(verdict, constraints=constraints, rows={**verdict.rows, "total": before.rows})
         load = self._stored_load(verdict, staged, findings)
+        if not before.constraints:  # nothing was ever kept: the state is that of these constraints, without rows
+            before = replace(before, **self._rules(plan), totals=carried)
         snapshot = replace(
             before,
             number=verdict.snapshot,

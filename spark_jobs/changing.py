@@ -14,7 +14,8 @@ from spark_jobs.detection.rows import load_of
 from spark_jobs.detection.sources import instant_in
 from spark_jobs.detection.spark import compact, detect, make_work
 from spark_jobs.errors import ChangesError, DcError
-from spark_jobs.history import Rewrite, is_newest, rewrite, without_newest
+from spark_jobs.history import Rewrite, is_newest, needs_replay, rewrite, without_newest
+from spark_jobs.indexing import index_rows
 from spark_jobs.judging import Findings, add_up
 from spark_jobs.request import Request
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, data_file
@@ -90,13 +91,13 @@ def recognises(snapshot: Snapshot) -> bool:
     return any(file.owner == index for file in snapshot.files)
 
 
-def plan_of(spark: SparkSession, snapshot: Snapshot) -> Plan:
+def plan_of(spark: SparkSession, snapshot: Snapshot, *, recognise: bool = False) -> Plan:
     """The plan by which the indexes of a snapshot were made."""
     return make_plan(
         load_constraints(snapshot.constraints),
         snapshot.schema,
         instant=instant_in(spark),
-        recognise=recognises(snapshot),
+        recognise=recognise or recognises(snapshot),
     )
 
 
@@ -133,11 +134,16 @@ def probe(
     drafts: Drafts,
     *,
     load: int,
+    runs_of: int,
     request: Request | None,
 ) -> tuple[list[Findings], list[DataFile]]:
-    """What a change does to every constraint, and the runs that it adds to the indexes."""
+    """What a change does to every constraint, and the runs that it adds to the indexes.
+
+    ``load`` is the number under which violations are listed; the runs are those of load ``runs_of`` (0: of none).
+    """
+    files = index_files(base, plan)
     work = make_work(
-        storage, plan, load, index_files(base, plan), request, inserts=change.inserts, deletes=change.deletes
+        storage, plan, load, files, request, inserts=change.inserts, deletes=change.deletes, runs_of=runs_of
     )
     documents = detect(spark, work)
     drafts += [data_file(one["file"]) for one in documents if one.get("file")]
@@ -191,10 +197,13 @@ def retracted(
         base = without_newest(snapshot, load)
     else:
         spark = start()
-        plan = plan_of(spark, snapshot)
+        plan = plan_of(spark, snapshot, recognise=needs_replay(snapshot, load, None))
+        indexed = index_rows(spark, storage, snapshot, plan, [])
+        drafts += indexed.files
+        snapshot = replace(snapshot, files=[*snapshot.files, *indexed.files])
         change = Change.of(rewrite(storage, snapshot, plan, load, None, snapshot.mask))
         drafts += [*change.scratch, *(file for files in change.records.values() for file in files), *change.dead]
-        findings, runs = probe(spark, storage, snapshot, plan, change, drafts, load=0, request=None)
+        findings, runs = probe(spark, storage, snapshot, plan, change, drafts, load=0, runs_of=0, request=None)
         constraints = load_constraints(snapshot.constraints).constraints
         totals = {
             one.name: snapshot.totals[one.name] + found.new_violations - found.removed_violations

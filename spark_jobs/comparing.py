@@ -28,6 +28,7 @@ def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, sourc
     columns, column_type_list = list(snapshot.schema), list(snapshot.schema.values())
     state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, columns, column_type_list)
     ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
-    sides = ((ours, theirs, f"is in the state and not in the table ({source})"), (theirs, ours, "is in the table only"))
-    counted = [(one.exceptAll(other).count(), where) for one, other, where in sides]
-    return [f"Of {count:,} rows each {where}." for count, where in counted if count]
+    names = ("the state", f"the table ({source})")
+    sides = ((ours, theirs, *names), (theirs, ours, *reversed(names)))
+    counted = [(one.exceptAll(other).count(), has, lacks) for one, other, has, lacks in sides]
+    return [f"{count:,} rows of {has} are not in {lacks}." for count, has, lacks in counted if count]

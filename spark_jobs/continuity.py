@@ -31,7 +31,7 @@ def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
             raise SchemaError(
                 f"Column '{given}' has type {spark_type}, and had type {before} in the loads before.",
                 hint=f"Cast it to {before} in the changes (for instance with 'sql'); or, when the table itself has "
-                "changed, rebuild the state from it in another folder.",
+                "changed, begin a new state folder with the whole table as its first load.",
             )
 
 

@@ -85,26 +85,36 @@ class Rewrite:
     """Files that only the workers need."""
 
 
+def needs_replay(snapshot: Snapshot, load: Load, attempt: Attempt | None) -> bool:
+    """Whether rows have to be recognised: the load or a later one deletes, or its rows do not stand apart."""
+    after = snapshot.loads[snapshot.loads.index(load) + 1 :]
+    numbers = {load.number, *(one.number for one in after)}
+    if any(file.load in numbers for file in snapshot.files_of("deletes")):
+        return True
+    if sum(file.rows for file in _own_files(snapshot, load)) != load.inserted:
+        return True
+    if attempt is None:
+        return False
+    replaces = "replace" in {attempt.duplicate_keys, *(one.duplicate_keys for one in after)}
+    return replaces or attempt.staged.deleted > 0
+
+
+def _own_files(snapshot: Snapshot, load: Load) -> list[DataFile]:
+    return [file for file in snapshot.files_of("rows") if file.load == load.number]
+
+
 def rewrite(
     storage: Storage, snapshot: Snapshot, plan: Plan, load: Load, attempt: Attempt | None, mask: Sequence[str]
 ) -> Rewrite:
-    """What changes when ``load`` is taken out, or replaced by ``attempt``."""
+    """What changes when ``load`` is taken out, or replaced by ``attempt``; a replay needs the index of identities."""
     if load.settled:
         raise StateError(
             f"Load '{load.load_id}' cannot be taken out or replaced: the state was rebuilt from the table since, and "
             "its rows can no longer be told from others.",
             hint="Mend the table and rebuild the state from it, or give the changes a load_id of their own.",
         )
-    after = snapshot.loads[snapshot.loads.index(load) + 1 :]
-    numbers = {load.number, *(one.number for one in after)}
-    rows = [file for file in snapshot.files_of("rows") if file.load == load.number]
-    apart = sum(file.rows for file in rows) == load.inserted
-    deletes = any(file.load in numbers for file in snapshot.files_of("deletes"))
-    if attempt is not None:
-        deletes |= bool(attempt.staged.deleted)
-        deletes |= "replace" in {attempt.duplicate_keys, *(one.duplicate_keys for one in after)}
-    if apart and not deletes:
-        return Rewrite(inserts=list(attempt.staged.inserts) if attempt else [], deletes=rows)
+    if not needs_replay(snapshot, load, attempt):
+        return Rewrite(inserts=list(attempt.staged.inserts) if attempt else [], deletes=_own_files(snapshot, load))
     return _Replay(storage, snapshot, plan, load, attempt, {name.lower() for name in mask}).run()
 
 
@@ -187,8 +197,7 @@ class _Replay:
 
     def _apart_ids(self) -> np.ndarray:
         """The ids of the load's rows that stand in files of its own."""
-        files = [file for file in self.snapshot.files_of("rows") if file.load == self.load.number]
-        return row_ids(self.storage, files)
+        return row_ids(self.storage, _own_files(self.snapshot, self.load))
 
     def _new_rows(self) -> pa.Table:
         files = self.attempt.staged.inserts if self.attempt else []

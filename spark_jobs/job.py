@@ -71,9 +71,10 @@ def run(
         raise
     if options.result is not None:
         _answer(document, options.result, state)
-    else:
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    return 0
+        return 0
+    as_text = "text" in document and not options.json
+    sys.stdout.write((document["text"] if as_text else json.dumps(document, ensure_ascii=False)) + "\n")
+    return 0 if document.get("sound", True) else 1
 
 
 @dataclass(slots=True)

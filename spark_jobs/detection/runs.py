@@ -136,7 +136,20 @@ class Reader:
         """Some columns of some row groups. Workers read with one thread each; who works alone may take more."""
         with self._opened() as source:
             parquet = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
-            return parquet.read_row_groups(list(groups), columns=list(columns), use_threads=threads)
+            table = parquet.read_row_groups(list(groups), columns=list(columns), use_threads=threads)
+        rows = sum(self._metadata.row_group(int(group)).num_rows for group in groups)
+        if table.num_rows != rows:  # Parquet passes over pages whose headers it does not understand
+            raise self._damaged(f"{table.num_rows} of {rows} rows can be read")
+        return table
+
+    def hashes(self, groups: np.ndarray) -> np.ndarray:
+        """The hashes of some row groups, which must be as the footer says: no checksum covers the headers of pages."""
+        found = self.read(groups, [HASH]).column(0).to_numpy()
+        ends = np.cumsum(np.diff(self.group_starts)[groups])
+        first, last = found[np.concatenate([[0], ends[:-1]])], found[ends - 1]
+        if (found[1:] < found[:-1]).any() or (np.stack([first, last], axis=1) != self.bounds[groups]).any():
+            raise self._damaged("its hashes are not those that were written")
+        return found
 
     @property
     def schema(self) -> pa.Schema:
@@ -225,7 +238,7 @@ def _wanted_rows(
         return np.arange(len(bounds)), np.arange(starts[-1])
     if not len(candidates):
         return candidates, candidates
-    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
+    hashes = reader.hashes(candidates)
     if within is not None:
         hit = (hashes >= within[0]) & (hashes <= within[1])
     else:

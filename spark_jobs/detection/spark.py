@@ -103,6 +103,7 @@ def make_work(
     deletes: Sequence[DataFile] = (),
     dead: Sequence[DataFile] = (),
     writes: Collection[str] | None = None,
+    runs_of: int | None = None,
 ) -> Work:
     """What the workers need to know, with the work cut up by its size.
 
@@ -123,6 +124,7 @@ def make_work(
         storage=storage,
         plan=plan,
         load=load,
+        runs_of=load if runs_of is None else runs_of,
         inserts=tuple(inserts),
         deletes=tuple(deletes),
         dead=tuple(dead),

@@ -130,6 +130,6 @@ class ReportStep:
             else:
                 yield {"kind": message.kind, "constraint": message.number, **message.document}
         for index_id, tables in sorted(runs.items()):
-            file = write_run(work.storage, index_id, work.load, pa.concat_tables(tables).sort_by(HASH))
+            file = write_run(work.storage, index_id, work.runs_of, pa.concat_tables(tables).sort_by(HASH))
             yield {"kind": "run", "constraint": 0, "file": asdict(file)}
         yield from report.finish({one.number: one.name for one in work.plan.constraints})

@@ -38,6 +38,9 @@ class Work:
     storage: Storage
     plan: Plan
     load: int
+    """The number of the load for which violations are listed."""
+    runs_of: int
+    """The number of the load that the new runs belong to; 0 when they are of no load alone."""
     inserts: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
     """Files of the rows that are deleted, under the ids that they have in the indexes."""

@@ -156,6 +156,8 @@ def read_snapshot(storage: Storage, number: int) -> Snapshot:
         if version == FORMAT_VERSION:
             if document.pop("checksum") != _checksum(document):
                 raise ValueError("its checksum does not fit, so it was altered")
+            if document["number"] != number:
+                raise ValueError(f"it is a copy of snapshot {document['number']}")
             return _from_document(document)
     except (ValueError, KeyError, TypeError) as error:
         raise StateError(

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from spark_jobs.state.snapshots import Snapshot, commit, read_snapshot, snapshot_numbers, snapshot_path
-from spark_jobs.state.storage import Storage
+from spark_jobs.state.storage import Listed, Storage
 
+_FOLDERS = ("snapshots", "rows", "deletes", "dead", "index", "violations", "violating_rows", "verdicts", "runs")
+"""What a state keeps its files in; whatever else lies in its folder is somebody else's."""
 _EXCHANGED = timedelta(days=1)
 """How long the documents between Airflow and a job stay at least: the one that asked for this is among them."""
 
@@ -31,34 +33,33 @@ class Vacuumed:
 
 
 def vacuum(storage: Storage, current: Snapshot, *, keep: int, before: datetime) -> Vacuumed:
-    """Keep the newest snapshots and what they need; remove everything else that was last written before a time."""
+    """Keep the newest snapshots, those last written after a time, and what they need; remove the rest that is older."""
+    listed = [file for file in storage.files() if file.path.split("/")[0] in _FOLDERS]
+    young = {file.path for file in listed if _is_young(file, before)}
     numbers = snapshot_numbers(storage)
-    kept = numbers[-keep:]
+    kept = {*numbers[-keep:], *(number for number in numbers if snapshot_path(number) in young)}
     needed = {snapshot_path(number) for number in kept}
     for number in kept:
         snapshot = current if number == current.number else read_snapshot(storage, number)
         needed.update(needed_files(snapshot))
-    done = Vacuumed(current.number)
-    unneeded = []
-    for file in storage.files():
-        if file.path in needed:
-            continue
-        least = min(before, datetime.now(UTC) - _EXCHANGED) if file.path.startswith("runs/") else before
-        if file.modified is not None and file.modified > least:
-            done.young += 1
-        else:
-            unneeded.append(file)
+    unneeded = [file for file in listed if file.path not in needed and file.path not in young]
+    done = Vacuumed(current.number, young=len(young - needed))
     if not unneeded:
         return done
     done.snapshot = current.number + 1
     commit(storage, replace(current, number=done.snapshot, parent=current.number, load_id="", action="vacuum"))
-    # snapshots go first, the oldest at the beginning: one that is still there always has all of its files
+    # snapshots go first: one that is still there always has all of its files
     for file in sorted(unneeded, key=lambda one: (not one.path.startswith("snapshots/"), one.path)):
         storage.remove(file.path)
         done.files.append(file.path)
         done.bytes += file.size
         done.snapshots += file.path.startswith("snapshots/") and file.path.endswith(".json")
     return done
+
+
+def _is_young(file: Listed, before: datetime) -> bool:
+    least = min(before, datetime.now(UTC) - _EXCHANGED) if file.path.startswith("runs/") else before
+    return file.modified is not None and file.modified > least
 
 
 def needed_files(snapshot: Snapshot) -> set[str]:

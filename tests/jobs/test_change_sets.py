@@ -97,21 +97,21 @@ class TestDeletes:
             "pay_is_positive": (0, 0, 1),
         }
 
-    def test_an_update_removes_before_it_adds(self, gate: Gate) -> None:
-        gate.apply("monday", rows(*MONDAY))
+    def test_an_update_removes_before_it_adds(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
         after = (2, "10115", "Berlin", 20, 1.5, "b")
-        verdict = gate.apply("tuesday", rows(("update_preimage", *MONDAY[1]), ("update_postimage", *after)))
+        verdict = keyed_gate.apply("tuesday", rows(("update_preimage", *MONDAY[1]), ("update_postimage", *after)))
         assert verdict.rows == {"inserted": 1, "deleted": 1, "total": 3}
         assert counts(verdict)["zip_decides_city"] == (0, 1, 0)
         assert counts(verdict)["rate_follows_pay"] == (1, 2, 2)
 
-    def test_the_columns_of_a_change_feed_are_tolerated(self, gate: Gate) -> None:
-        gate.apply("monday", rows(*MONDAY))
+    def test_the_columns_of_a_change_feed_are_tolerated(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
         changes = rows(("delete", *MONDAY[1]))
         changes = changes.append_column("_commit_version", pa.array([7])).append_column(
             "_commit_timestamp", pa.array([0], pa.timestamp("us", "UTC"))
         )
-        assert gate.apply("tuesday", changes).rows["deleted"] == 1
+        assert keyed_gate.apply("tuesday", changes).rows["deleted"] == 1
 
     def test_a_key_is_enough_when_it_is_declared(self, keyed_gate: Gate) -> None:
         keyed_gate.apply("monday", rows(*MONDAY))
@@ -135,16 +135,16 @@ class TestDeletes:
             gate.apply("tuesday", rows(*[("delete", *MONDAY[0])] * 3))
         assert gate.apply("tuesday", rows(*[("delete", *MONDAY[0])] * 2)).rows["total"] == 0
 
-    def test_missing_deletes_can_be_ignored_and_are_counted(self, gate: Gate) -> None:
-        gate.apply("monday", rows(*MONDAY))
+    def test_missing_deletes_can_be_ignored_and_are_counted(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
         absent = ("delete", 9, "0", "nowhere", 1, 1.0, None)
-        verdict = gate.apply("tuesday", rows(absent, ("delete", *MONDAY[1])), missing_deletes="ignore")
+        verdict = keyed_gate.apply("tuesday", rows(absent, ("delete", *MONDAY[1])), missing_deletes="ignore")
         assert verdict.rows == {"inserted": 0, "deleted": 1, "total": 2, "missing_deletes": 1}
 
-    def test_an_unknown_change_type_is_named(self, gate: Gate) -> None:
-        gate.apply("monday", rows(*MONDAY))
+    def test_an_unknown_change_type_is_named(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
         with pytest.raises(ChangesError, match="_change_type is 'upsert'"):
-            gate.apply("tuesday", rows(("upsert", *MONDAY[0])))
+            keyed_gate.apply("tuesday", rows(("upsert", *MONDAY[0])))
 
 
 class TestKeys:
@@ -172,12 +172,12 @@ class TestKeys:
 
 
 class TestHistory:
-    def test_other_changes_under_a_known_id_replace_the_attempt(self, gate: Gate) -> None:
-        gate.apply("monday", rows(*MONDAY))
+    def test_other_changes_under_a_known_id_replace_the_attempt(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
         mended = [MONDAY[0], (2, "10115", "Berlin", 20, 1.5, "b")]
-        verdict = gate.apply("monday", rows(*mended))
+        verdict = keyed_gate.apply("monday", rows(*mended))
         assert (verdict.replaced, verdict.rows["total"], verdict.decision) == (True, 2, "pass")
-        assert gate.apply("monday", rows(*mended)).replayed
+        assert keyed_gate.apply("monday", rows(*mended)).replayed
 
     def test_an_older_attempt_is_replaced_where_it_stands(self, gate: Gate) -> None:
         gate.apply("monday", rows(*MONDAY))
@@ -187,35 +187,35 @@ class TestHistory:
         assert counts(verdict)["zip_decides_city"][::2] == (1, 1)
         assert gate.maintain("verify")["sound"]
 
-    def test_any_load_can_be_taken_out(self, gate: Gate) -> None:
-        gate.apply("monday", rows(MONDAY[0]))
-        gate.apply("tuesday", rows(MONDAY[1]))
-        gate.apply("wednesday", rows(MONDAY[2]))
-        before = gate.totals
+    def test_any_load_can_be_taken_out(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(MONDAY[0]))
+        keyed_gate.apply("tuesday", rows(MONDAY[1]))
+        keyed_gate.apply("wednesday", rows(MONDAY[2]))
+        before = keyed_gate.totals
         assert before == {"zip_decides_city": 1, "rate_follows_pay": 3, "pay_is_positive": 1}
-        result = gate.maintain("retract", load_id="tuesday")
-        assert (result["rows"]["total"], gate.totals["zip_decides_city"]) == (2, 0)
-        gate.maintain("retract", load_id="wednesday")
-        assert gate.totals == {"zip_decides_city": 0, "rate_follows_pay": 0, "pay_is_positive": 0}
-        gate.apply("tuesday", rows(MONDAY[1]))
-        gate.apply("wednesday", rows(MONDAY[2]))
-        assert gate.totals == before
-        assert gate.maintain("verify")["sound"]
+        result = keyed_gate.maintain("retract", load_id="tuesday")
+        assert (result["rows"]["total"], keyed_gate.totals["zip_decides_city"]) == (2, 0)
+        keyed_gate.maintain("retract", load_id="wednesday")
+        assert keyed_gate.totals == {"zip_decides_city": 0, "rate_follows_pay": 0, "pay_is_positive": 0}
+        keyed_gate.apply("tuesday", rows(MONDAY[1]))
+        keyed_gate.apply("wednesday", rows(MONDAY[2]))
+        assert keyed_gate.totals == before
+        assert keyed_gate.maintain("verify")["sound"]
 
-    def test_a_load_that_a_later_one_needs_cannot_be_taken_out(self, gate: Gate) -> None:
-        gate.apply("monday", rows(*MONDAY))
-        gate.apply("tuesday", rows(("delete", *MONDAY[1])))
+    def test_a_load_that_a_later_one_needs_cannot_be_taken_out(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
+        keyed_gate.apply("tuesday", rows(("delete", *MONDAY[1])))
         with pytest.raises(ChangesError, match="'monday' cannot be taken out: load 'tuesday' after it deletes row"):
-            gate.maintain("retract", load_id="monday")
+            keyed_gate.maintain("retract", load_id="monday")
 
-    def test_a_rejected_load_can_be_discarded_and_its_verdict_stays(self, gate: Gate) -> None:
-        gate.apply("monday", rows(MONDAY[0]))
-        before = gate.totals
-        verdict = gate.apply("tuesday", rows(*MONDAY[1:]), rejected_load="discard")
+    def test_a_rejected_load_can_be_discarded_and_its_verdict_stays(self, keyed_gate: Gate) -> None:
+        keyed_gate.apply("monday", rows(MONDAY[0]))
+        before = keyed_gate.totals
+        verdict = keyed_gate.apply("tuesday", rows(*MONDAY[1:]), rejected_load="discard")
         assert (verdict.decision, verdict.discarded, verdict.rows["total"]) == ("fail", True, 1)
-        assert gate.totals == before
-        assert gate.apply("tuesday", rows(*MONDAY[1:])).replayed
-        assert gate.apply("tuesday", rows((2, "10115", "Berlin", 20, 1.5, "b"))).rows["total"] == 2
+        assert keyed_gate.totals == before
+        assert keyed_gate.apply("tuesday", rows(*MONDAY[1:])).replayed
+        assert keyed_gate.apply("tuesday", rows((2, "10115", "Berlin", 20, 1.5, "b"))).rows["total"] == 2
 
 
 class TestRulesThatChange:
@@ -246,43 +246,45 @@ class TestRulesThatChange:
         gate.maintain("retract", load_id="wednesday")
         assert gate.totals["note_once"] == 0
 
-    def test_a_table_that_lacks_rows_is_refused(self, gate: Gate, tmp_path: Path) -> None:
-        gate.apply("monday", rows(*MONDAY))
-        gate.rules["constraints"] = [*RULES, {"name": "note_once", "unique": ["note"]}]
+    def test_a_table_that_lacks_rows_is_refused(self, keyed_gate: Gate, tmp_path: Path) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
+        keyed_gate.rules["constraints"] = [*RULES, {"name": "note_once", "unique": ["note"]}]
         pq.write_table(rows(*MONDAY[:2]), tmp_path / "table.parquet")
-        before = _content(Path(gate.state))
+        before = _content(Path(keyed_gate.state))
         with pytest.raises(ChangesError, match="of the 3 rows in the state 2 were found"):
-            gate.apply("tuesday", rows((5, "2", "y", 30, 3.0, "b")), table={"path": str(tmp_path / "table.parquet")})
-        assert _content(Path(gate.state)) == before
+            keyed_gate.apply(
+                "tuesday", rows((5, "2", "y", 30, 3.0, "b")), table={"path": str(tmp_path / "table.parquet")}
+            )
+        assert _content(Path(keyed_gate.state)) == before
 
 
 class TestMaintenance:
-    def test_a_state_is_rebuilt_from_the_table(self, gate: Gate, tmp_path: Path) -> None:
-        gate.apply("monday", rows(*MONDAY))
-        for path in (Path(gate.state) / "index").rglob("*.parquet"):
+    def test_a_state_is_rebuilt_from_the_table(self, keyed_gate: Gate, tmp_path: Path) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
+        for path in (Path(keyed_gate.state) / "index").rglob("*.parquet"):
             path.write_bytes(b"lost")
-        for path in (Path(gate.state) / "rows").rglob("*.parquet"):
+        for path in (Path(keyed_gate.state) / "rows").rglob("*.parquet"):
             path.unlink()
-        assert not gate.maintain("verify")["sound"]
+        assert not keyed_gate.maintain("verify")["sound"]
         pq.write_table(rows(*MONDAY), tmp_path / "table.parquet")
-        result = gate.maintain("rebuild", table={"path": str(tmp_path / "table.parquet")})
+        result = keyed_gate.maintain("rebuild", table={"path": str(tmp_path / "table.parquet")})
         assert result["total_violations"] == {"zip_decides_city": 1, "rate_follows_pay": 3, "pay_is_positive": 1}
-        assert gate.maintain("verify", table={"path": str(tmp_path / "table.parquet")})["sound"]
-        assert gate.apply("monday", rows(*MONDAY)).replayed
-        assert gate.apply("tuesday", rows(("delete", *MONDAY[1]))).rows["total"] == 2
+        assert keyed_gate.maintain("verify", table={"path": str(tmp_path / "table.parquet")})["sound"]
+        assert keyed_gate.apply("monday", rows(*MONDAY)).replayed
+        assert keyed_gate.apply("tuesday", rows(("delete", *MONDAY[1]))).rows["total"] == 2
 
-    def test_verify_tells_where_the_table_differs(self, gate: Gate, tmp_path: Path) -> None:
-        gate.apply("monday", rows(*MONDAY))
+    def test_verify_tells_where_the_table_differs(self, keyed_gate: Gate, tmp_path: Path) -> None:
+        keyed_gate.apply("monday", rows(*MONDAY))
         pq.write_table(rows(*MONDAY[:2], (3, "20095", "Hamburg", 5, 2.0, None)), tmp_path / "table.parquet")
-        result = gate.maintain("verify", table={"path": str(tmp_path / "table.parquet")})
+        result = keyed_gate.maintain("verify", table={"path": str(tmp_path / "table.parquet")})
         assert len(result["problems"]) == 2
 
 
 class TestQuarantine:
-    def test_violating_rows_and_the_clean_rest_are_written_apart(self, gate: Gate, tmp_path: Path) -> None:
-        gate.apply("monday", rows(MONDAY[0]))
+    def test_violating_rows_and_the_clean_rest_are_written_apart(self, keyed_gate: Gate, tmp_path: Path) -> None:
+        keyed_gate.apply("monday", rows(MONDAY[0]))
         good = (6, "50667", "Köln", 30, 3.0, "kept")
-        verdict = gate.apply("tuesday", rows(*MONDAY[1:], good), quarantine=str(tmp_path / "quarantine"))
+        verdict = keyed_gate.apply("tuesday", rows(*MONDAY[1:], good), quarantine=str(tmp_path / "quarantine"))
         assert verdict.quarantine == {
             "violating": f"{tmp_path}/quarantine/violating",
             "clean": f"{tmp_path}/quarantine/clean",
@@ -310,8 +312,8 @@ class TestQuarantine:
         assert (verdict.quarantine["violating_rows"], verdict.quarantine["clean_rows"]) == (2, 1)
         assert pq.read_table(tmp_path / "quarantine" / "clean").column("id").to_pylist() == [1]
 
-    def test_a_clean_load_leaves_no_violating_rows(self, gate: Gate, tmp_path: Path) -> None:
-        verdict = gate.apply("monday", rows(MONDAY[0]), quarantine=str(tmp_path / "quarantine"))
+    def test_a_clean_load_leaves_no_violating_rows(self, keyed_gate: Gate, tmp_path: Path) -> None:
+        verdict = keyed_gate.apply("monday", rows(MONDAY[0]), quarantine=str(tmp_path / "quarantine"))
         assert verdict.quarantine is not None
         assert (verdict.quarantine["violating_rows"], verdict.quarantine["clean_rows"]) == (0, 1)
 

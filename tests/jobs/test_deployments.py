@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.apply_load import apply_load
+from spark_jobs.maintain import maintain
 from spark_jobs.shipping import application, build_engine_zip
 from tests.conftest import SPARK_SETTINGS
 
@@ -41,6 +42,33 @@ session = SparkSession.builder.remote("local[2]").getOrCreate()
 print(json.dumps(apply_load(session, json.load(open(sys.argv[1]))).to_dict()))
 """
 
+KILLED_WORKERS = """
+import json, sys, threading, time
+import psutil
+from pyspark.sql import SparkSession
+from spark_jobs.apply_load import apply_load
+builder = SparkSession.builder.master("local[2,20]").config("spark.log.level", "OFF")
+session = builder.config("spark.ui.enabled", "false").getOrCreate()
+killed, done = [], threading.Event()
+def workers():
+    daemons = [one for one in psutil.Process().children(recursive=True) if "pyspark.daemon" in one.cmdline()]
+    return [worker for one in daemons for worker in one.children()]
+def kill():
+    while not done.wait(0.05) and len(killed) < 4:
+        try:
+            for worker in workers()[:1]:
+                worker.kill()
+                killed.append(worker.pid)
+        except psutil.NoSuchProcess:
+            pass  # it ended by itself
+thread = threading.Thread(target=kill)
+thread.start()
+verdict = apply_load(session, json.load(open(sys.argv[1])))
+done.set()
+thread.join()
+print(json.dumps({"verdict": verdict.to_dict(), "killed": len(killed)}))
+"""
+
 
 @pytest.fixture(scope="module")
 def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -56,8 +84,13 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             "pay": [(i % 11) * 100 + i % 201 for i in ids],
             "boss": [i % 400 // 7 for i in ids],
         }
+        table = pa.table(rows)
+        if number:
+            gone = pq.read_table(paths[0]).slice(10, 20)
+            kinds = ["insert"] * size + ["delete"] * gone.num_rows
+            table = pa.concat_tables([table, gone]).append_column("_change_type", pa.array(kinds))
         paths.append(folder / f"{number}.parquet")
-        pq.write_table(pa.table(rows), paths[-1])
+        pq.write_table(table, paths[-1])
     return paths
 
 
@@ -122,7 +155,7 @@ def expected(
     state = tmp_path_factory.mktemp("expected") / "state"
     shutil.copytree(begun, state)
     verdict = _comparable(apply_load(spark, _request(state, loads, 1)).to_dict())
-    assert all(rule["new_violations"] for rule in verdict["constraints"])
+    assert all(rule["new_violations"] and rule["removed_violations"] for rule in verdict["constraints"])
     return verdict
 
 
@@ -145,6 +178,16 @@ class TestDeployments:
         request = _second_request(tmp_path, begun, loads)
         verdict = _run([sys.executable, "-c", CONNECT, request], tmp_path, PYSPARK_PYTHON=sys.executable)
         assert _comparable(verdict) == expected
+
+    def test_tasks_whose_workers_are_killed_are_tried_again_and_duplicate_nothing(
+        self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path]
+    ) -> None:
+        request = _second_request(tmp_path, begun, loads)
+        answer = _run([sys.executable, "-c", KILLED_WORKERS, request], tmp_path, PYSPARK_PYTHON=sys.executable)
+        assert answer["killed"]
+        assert _comparable(answer["verdict"]) == expected
+        state = {"state": str(tmp_path / "state")}
+        assert maintain(pytest.fail, "verify", state)["sound"]
 
     def test_a_failure_leaves_an_error_document_that_says_what_happened(
         self, tmp_path: Path, loads: list[Path], bare_python: Path

@@ -164,19 +164,17 @@ class Histories(RuleBasedStateMachine):
     def crash(self, data: st.DataObject, inserts: list[Row], writes: int) -> None:
         given = self._given(data, f"load {self.count + 1}", inserts)
         before = read_current(self.storage)
-        finished = False
         with killed_after(writes):
             try:
                 self._submit(given)
-                finished = True
             except ChangesError:
                 return
         after = read_current(self.storage)
-        if finished:
+        if after != before:  # it died after its commit, or not at all
+            assert after is not None
+            assert after.find_load(given.load_id)
             self.count += 1
             self.loads.append(given)
-        else:
-            assert after == before
         self._check()
 
     @precondition(lambda self: self.loads)
