@@ -29,10 +29,9 @@ from spark_jobs.verdict import Verdict, decide
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_jobs.changing import Change
     from spark_jobs.detection.plan import Plan
     from spark_jobs.detection.staging import StagedLoad
-    from spark_jobs.history import Attempt
+    from spark_jobs.history import Attempt, Change
     from spark_jobs.judging import Findings
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
@@ -285,13 +284,13 @@ class _Application:
 
     def _change(self, base: Snapshot, plan: Plan, staged: StagedLoad, older: Load | None) -> Change:
         """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
-        from spark_jobs.changing import Change, named
+        from spark_jobs.changing import named
         from spark_jobs.history import rewrite
 
         request, number = self.request, base.number + 1
         if older is not None:
             attempt = self._attempt(number, staged)
-            change = Change.of(rewrite(self.storage, base, plan, older, attempt, request.mask))
+            change = rewrite(self.storage, base, plan, older, attempt, request.mask)
             self.drafts += [*change.scratch, *change.dead]
         else:
             change = self._resolved(base, plan, staged)
@@ -312,9 +311,10 @@ class _Application:
         return Attempt(request.load_id, number, staged, request.missing_deletes, request.duplicate_keys)
 
     def _resolved(self, base: Snapshot, plan: Plan, staged: StagedLoad) -> Change:
-        from spark_jobs.changing import Change, index_files
+        from spark_jobs.changing import index_files
         from spark_jobs.detection.resolve import resolving
         from spark_jobs.detection.spark import make_work, resolve
+        from spark_jobs.history import Change
         from spark_jobs.state.snapshots import data_file
 
         replaces = self.request.duplicate_keys == "replace" and plan.key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.constraints.files import load_constraints
@@ -14,7 +14,7 @@ from spark_jobs.detection.rows import load_of
 from spark_jobs.detection.sources import instant_in
 from spark_jobs.detection.spark import compact, detect, make_work
 from spark_jobs.errors import ChangesError, DcError
-from spark_jobs.history import Rewrite, is_newest, needs_replay, rewrite, without_newest
+from spark_jobs.history import Change, is_newest, needs_replay, rewrite, without_newest
 from spark_jobs.indexing import index_rows
 from spark_jobs.judging import Findings, add_up
 from spark_jobs.request import Request
@@ -56,33 +56,6 @@ class Drafts(list[DataFile]):
             with contextlib.suppress(DcError):
                 storage.remove(file.path)
         self.clear()
-
-
-@dataclass(slots=True)
-class Change:
-    """What happens to the rows of a state."""
-
-    inserts: Sequence[DataFile] = ()
-    deletes: Sequence[DataFile] = ()
-    rows: int = 0
-    """How many rows more (or fewer) there are."""
-    records: dict[int, list[DataFile]] = field(default_factory=dict)
-    """The deletes of loads, to be written down under their numbers in place of what stood there."""
-    deleted: dict[int, int] = field(default_factory=dict)
-    """How many rows these loads delete."""
-    missing: int = 0
-    replaced: int = 0
-    named: list[dict[str, Any]] = field(default_factory=list)
-    dead: list[DataFile] = field(default_factory=list)
-    """Rows of a load that is gone, in files that other loads still need."""
-    scratch: list[DataFile] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, rewritten: Rewrite) -> Change:
-        """The change that rewrites a history."""
-        facts = {name: getattr(rewritten, name) for name in Rewrite.__slots__}
-        facts["rows"] = sum(one.rows for one in rewritten.inserts) - sum(one.rows for one in rewritten.deletes)
-        return cls(**{**facts, "records": {number: [file] for number, file in rewritten.records.items()}})
 
 
 def recognises(snapshot: Snapshot) -> bool:
@@ -201,7 +174,7 @@ def retracted(
         indexed = index_rows(spark, storage, snapshot, plan, [])
         drafts += indexed.files
         snapshot = replace(snapshot, files=[*snapshot.files, *indexed.files])
-        change = Change.of(rewrite(storage, snapshot, plan, load, None, snapshot.mask))
+        change = rewrite(storage, snapshot, plan, load, None, snapshot.mask)
         drafts += [*change.scratch, *(file for files in change.records.values() for file in files), *change.dead]
         findings, runs = probe(spark, storage, snapshot, plan, change, drafts, load=0, runs_of=0, request=None)
         constraints = load_constraints(snapshot.constraints).constraints

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import ROW_ID
-from spark_jobs.detection.sources import column_types, kept, read_changes
-from spark_jobs.detection.table import rows_of_state
+from spark_jobs.detection.sources import kept, read_changes
+from spark_jobs.detection.table import misfit, rows_of_state
 from spark_jobs.request import Changes
 from spark_jobs.state.snapshots import Snapshot
 from spark_jobs.state.storage import Storage
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
 def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
     """In which rows the table and the state differ, as far as the kept columns tell."""
     table = read_changes(spark, source)
-    types = {name.lower(): one for name, one in column_types(table, source).items()}
-    for name, spark_type in snapshot.schema.items():
-        if types.get(name.lower()) != spark_type:
-            has = f"has it as {types[name.lower()]}" if name.lower() in types else "does not have it"
-            return [f"The state keeps column '{name}' of type {spark_type}, and the table ({source}) {has}."]
+    wrong = misfit(snapshot.schema, table, source)
+    if wrong:
+        return [wrong]
     dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
-    columns, column_type_list = list(snapshot.schema), list(snapshot.schema.values())
-    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, columns, column_type_list)
+    columns, types = list(snapshot.schema), list(snapshot.schema.values())
+    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, columns, types)
     ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
     names = ("the state", f"the table ({source})")
     sides = ((ours, theirs, *names), (theirs, ours, *reversed(names)))

@@ -62,25 +62,27 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Rewrite:
-    """What has to change when a load is taken out of the history or replaced."""
+class Change:
+    """What happens to the rows of a state."""
 
-    inserts: list[DataFile]
-    """Rows that come: those of the new attempt, and those that nobody deletes any more."""
-    deletes: list[DataFile]
+    inserts: Sequence[DataFile] = ()
+    """Rows that come; besides those of a load also some that nobody deletes any more."""
+    deletes: Sequence[DataFile] = ()
     """Rows that go."""
-    records: dict[int, DataFile] = field(default_factory=dict)
-    """The deletes of the attempt, and of loads whose deletes now find other rows, by the number of the load."""
+    rows: int = 0
+    """How many rows more (or fewer) there are then."""
+    records: dict[int, list[DataFile]] = field(default_factory=dict)
+    """The deletes of loads, to be written down under their numbers in place of what stood there."""
     deleted: dict[int, int] = field(default_factory=dict)
-    """How many rows each of these loads deletes now."""
+    """How many rows these loads delete."""
     missing: int = 0
-    """Deletes of the attempt that find no row."""
-    replaced: int = 0
-    """Rows that inserts of the attempt replace."""
+    """Deletes of the load that find no row."""
     named: list[dict[str, Any]] = field(default_factory=list)
-    """Some of the missing rows."""
+    """Some of these."""
+    replaced: int = 0
+    """Rows that inserts of the load replace."""
     dead: list[DataFile] = field(default_factory=list)
-    """The load's rows in files that other loads still need."""
+    """Rows of a load that is gone, in files that other loads still need."""
     scratch: list[DataFile] = field(default_factory=list)
     """Files that only the workers need."""
 
@@ -105,7 +107,7 @@ def _own_files(snapshot: Snapshot, load: Load) -> list[DataFile]:
 
 def rewrite(
     storage: Storage, snapshot: Snapshot, plan: Plan, load: Load, attempt: Attempt | None, mask: Sequence[str]
-) -> Rewrite:
+) -> Change:
     """What changes when ``load`` is taken out, or replaced by ``attempt``; a replay needs the index of identities."""
     if load.settled:
         raise StateError(
@@ -114,7 +116,8 @@ def rewrite(
             hint="Mend the table and rebuild the state from it, or give the changes a load_id of their own.",
         )
     if not needs_replay(snapshot, load, attempt):
-        return Rewrite(inserts=list(attempt.staged.inserts) if attempt else [], deletes=_own_files(snapshot, load))
+        inserts, deletes = attempt.staged.inserts if attempt else [], _own_files(snapshot, load)
+        return Change(inserts, deletes, _rows(inserts) - _rows(deletes))
     return _Replay(storage, snapshot, plan, load, attempt, {name.lower() for name in mask}).run()
 
 
@@ -150,7 +153,7 @@ class _Replay:
     attempt: Attempt | None
     mask: set[str]
 
-    def run(self) -> Rewrite:
+    def run(self) -> Change:
         plan, index = self.plan, self.plan.identity
         own, new, lines = self._own_rows(), self._new_rows(), self._lines()
         start = whole(lines.column(_NUMBER)).to_numpy()
@@ -167,7 +170,7 @@ class _Replay:
                     known[code].add(row)
         now = {row for code, row in zip(codes[3].tolist(), _list(alive, ROW_ID), strict=True) if code in concerned}
         outcomes, present = self._play(concerned, known, lines, codes[4])
-        result = Rewrite([], [])
+        result = Change()
         mine = [one for one in outcomes if self.attempt and one.number == self.attempt.number]
         missing = [one.line for one in mine if one.row is None]
         result.missing, result.replaced = len(missing), sum(one.cause == "replace" for one in mine)
@@ -178,6 +181,7 @@ class _Replay:
         result.dead = [_dead(self.storage, shared)] if shared.num_rows else []
         result.inserts = self._scratch(result, sorted(present - now))
         result.deletes = self._scratch(result, sorted(now - present))
+        result.rows = len(present) - len(now)
         return result
 
     def _attempt_numbers(self) -> list[int]:
@@ -352,7 +356,7 @@ class _Replay:
 
     def _write_records(
         self,
-        result: Rewrite,
+        result: Change,
         outcomes: Sequence[_Outcome],
         concerned: set[int],
         lines: pa.Table,
@@ -389,10 +393,10 @@ class _Replay:
             records = pa.concat_tables(tables)
             if not records.num_rows and number in attempts:
                 continue
-            result.records[number] = write_deletes(self.storage, number, records)
+            result.records[number] = [write_deletes(self.storage, number, records)]
             result.deleted[number] = records.num_rows - records.column(ROW_ID).null_count
 
-    def _scratch(self, result: Rewrite, ids: Sequence[int]) -> list[DataFile]:
+    def _scratch(self, result: Change, ids: Sequence[int]) -> list[DataFile]:
         """Rows of some ids in a file for the workers."""
         if not ids:
             return []
@@ -401,6 +405,10 @@ class _Replay:
         file = store_parquet(self.storage, path, parquet_bytes(rows), kind="deletes", load=0, rows=rows.num_rows)
         result.scratch.append(file)
         return [file]
+
+
+def _rows(files: Sequence[DataFile]) -> int:
+    return sum(file.rows for file in files)
 
 
 def _dead(storage: Storage, rows: pa.Table) -> DataFile:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.detection.plan import ROW_HASH, Plan
 from spark_jobs.detection.rows import ROW_ID
-from spark_jobs.detection.sources import column_types, kept, kept_name, read_changes, row_hash
+from spark_jobs.detection.sources import kept, kept_name, read_changes, row_hash
 from spark_jobs.detection.staging import ROW_HASHES
 from spark_jobs.detection.steps import DOCUMENT_SCHEMA
-from spark_jobs.detection.table import WriteRows, rows_of_state
-from spark_jobs.errors import ChangesError, SchemaError, did_you_mean
+from spark_jobs.detection.table import WriteRows, misfit, rows_of_state
+from spark_jobs.errors import ChangesError, SchemaError
 from spark_jobs.request import Changes
 from spark_jobs.state.snapshots import DataFile, Snapshot, data_file
 from spark_jobs.state.storage import Storage
@@ -32,18 +32,13 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     from pyspark.sql import functions as f
 
     table = read_changes(spark, source)
-    types = {name.lower(): one for name, one in column_types(table, source).items()}
-    for name, spark_type in zip(plan.columns, plan.types, strict=True):
-        if types.get(name.lower()) != spark_type:
-            has = f"has it as {types[name.lower()]}" if name.lower() in types else "does not have it"
-            raise SchemaError(
-                f"The constraints need column '{name}' of type {spark_type}, and the table ({source}) {has}.",
-                hint=did_you_mean(name, types),
-            )
+    columns = dict(zip(plan.columns, plan.types, strict=True))
+    wrong = misfit(columns, table, source)
+    if wrong:
+        raise SchemaError(wrong, hint="Give the table that the loads go to, with the types that they have.")
     dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
     key_types = tuple(plan.types[: len(plan.key)])
     state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, plan.key, key_types)
-    columns = dict(zip(plan.columns, plan.types, strict=True))
     rows = table.select(*kept(table, columns), row_hash(table, ROW_HASHES[0]).alias(ROW_HASH))
     joined = _by_key(state, rows, len(plan.key)) if plan.key else _by_hash(state, rows)
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]

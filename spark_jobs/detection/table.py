@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,24 @@ from spark_jobs.detection.comparable import is_months
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import ROW_ID, is_in, read_rows, row_ids
 from spark_jobs.detection.runs import parquet_bytes, store_parquet
-from spark_jobs.detection.sources import kept_name
+from spark_jobs.detection.sources import column_types, kept_name
 from spark_jobs.detection.staging import canonical
+from spark_jobs.request import Changes
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+def misfit(schema: Mapping[str, str], table: DataFrame, source: Changes) -> str | None:
+    """What is wrong when a table lacks one of some columns, or has it with another type."""
+    types = {name.lower(): one for name, one in column_types(table, source).items()}
+    for name, spark_type in schema.items():
+        if types.get(name.lower()) != spark_type:
+            has = f"has it as {types[name.lower()]}" if name.lower() in types else "does not have it"
+            return f"Column '{name}' of type {spark_type} is needed, and the table ({source}) {has}."
+    return None
 
 
 def frame_schema(types: Sequence[str]) -> str:

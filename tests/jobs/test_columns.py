@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.apply_load import apply_load
+from spark_jobs.maintain import maintain
 from spark_jobs.verdict import Verdict
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -101,3 +102,33 @@ def test_a_load_applied_before_is_replayed_whatever_became_of_the_rules(spark: S
     rule = {"name": "u", "unique": ["a"]}
     apply(spark, tmp_path, "one", "select 1 as a, 2 as b", rule)
     assert apply(spark, tmp_path, "one", "select 1 as A, 2 as b", rule, {"name": "v", "unique": ["b"]}).replayed
+
+
+EVERY_TYPE = """select * from values
+    (1, -0.0d, float('nan'), 'x', X'00', true, date '2026-01-01', timestamp '2026-01-01 00:00:00Z', 1.50bd,
+     array(1, null), named_struct('a', 1.0d), map('k', 1), interval '1-2' year to month, 'only in the hash'),
+    (2, double('nan'), float(-0.0), null, X'', false, null, null, 2.50bd,
+     array(), named_struct('a', cast(null as double)), map(), interval '0-2' year to month, null),
+    (3, null, null, 'é', null, null, date '1969-12-31', timestamp '1969-12-31 23:59:59Z', null,
+     null, null, null, null, null)
+    as v(id, d, f, s, b, yes, day, at, dec, list, pair, dict, months, note)"""
+
+
+@pytest.mark.parametrize("key", [[], ["id"], ["months", "list", "at"]], ids=["by hash", "by id", "by odd columns"])
+def test_rows_of_every_type_are_recognised(spark: SparkSession, tmp_path: Path, key: list[str]) -> None:
+    """Deleted, compared with the table, and found in it again for a column that was not kept."""
+    kept = ["d", "f", "s", "b", "yes", "day", "at", "dec", "list", "pair", "months"]
+    rules = [{"name": f"{name}_once", "unique": [name], "severity": "warn"} for name in kept]
+    constraints: dict[str, Any] = {"version": 1, "table": "made_up", "constraints": rules}
+    constraints |= {"key": key} if key else {}
+    request = {"state": str(tmp_path), "constraints": constraints}
+    apply_load(spark, {**request, "load_id": "one", "changes": {"sql": EVERY_TYPE}})
+    table = {"table": {"sql": EVERY_TYPE}}
+    assert maintain(lambda: spark, "verify", {"state": str(tmp_path), **table})["problems"] == []
+    rules.append({"name": "note_once", "unique": ["note"]})
+    nothing = {"sql": f"{EVERY_TYPE} where id > 3"}
+    verdict = apply_load(spark, {**request, **table, "load_id": "two", "changes": nothing})
+    assert verdict.rows["total"] == 3
+    deletes = {"sql": f"select *, 'delete' as _change_type from ({EVERY_TYPE.replace('-0.0', '0.0')})"}
+    assert apply_load(spark, {**request, "load_id": "three", "changes": deletes}).rows["total"] == 0
+    assert maintain(lambda: spark, "verify", {"state": str(tmp_path)})["sound"]
