@@ -137,19 +137,27 @@ class Reader:
         with self._opened() as source:
             parquet = pq.ParquetFile(source, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
             table = parquet.read_row_groups(list(groups), columns=list(columns), use_threads=threads)
-        rows = sum(self._metadata.row_group(int(group)).num_rows for group in groups)
+        known = [self._metadata.row_group(int(group)) for group in groups]
+        rows = sum(group.num_rows for group in known)
         if table.num_rows != rows:  # Parquet passes over pages whose headers it does not understand
             raise self._damaged(f"{table.num_rows} of {rows} rows can be read")
+        if rows:
+            self._check_numbers(table, known)
         return table
 
-    def hashes(self, groups: np.ndarray) -> np.ndarray:
-        """The hashes of some row groups, which must be as the footer says: no checksum covers the headers of pages."""
-        found = self.read(groups, [HASH]).column(0).to_numpy()
-        ends = np.cumsum(np.diff(self.group_starts)[groups])
-        first, last = found[np.concatenate([[0], ends[:-1]])], found[ends - 1]
-        if (found[1:] < found[:-1]).any() or (np.stack([first, last], axis=1) != self.bounds[groups]).any():
-            raise self._damaged("its hashes are not those that were written")
-        return found
+    def _check_numbers(self, table: pa.Table, groups: Sequence[pq.RowGroupMetaData]) -> None:
+        """Numbers must reach as far as the footer says: no checksum covers the header that tells how to read a page."""
+        starts = np.cumsum([0, *(group.num_rows for group in groups)])[:-1]
+        leaves = [groups[0].column(place).path_in_schema.split(".")[0] for place in range(groups[0].num_columns)]
+        for name in {HASH, ROWS, ROW_IDS}.intersection(table.column_names):
+            column, first = whole(table.column(name)), starts
+            if pa.types.is_list(column.type):
+                column, first = column.values, column.offsets.to_numpy()[starts]
+            numbers = column.to_numpy()
+            ends = zip(np.minimum.reduceat(numbers, first), np.maximum.reduceat(numbers, first), strict=True)
+            known = [group.column(leaves.index(name)).statistics for group in groups]
+            if any((one.min, one.max) != found for one, found in zip(known, ends, strict=True)):
+                raise self._damaged(f"its {name} are not those that were written")
 
     @property
     def schema(self) -> pa.Schema:
@@ -238,7 +246,7 @@ def _wanted_rows(
         return np.arange(len(bounds)), np.arange(starts[-1])
     if not len(candidates):
         return candidates, candidates
-    hashes = reader.hashes(candidates)
+    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
     if within is not None:
         hit = (hashes >= within[0]) & (hashes <= within[1])
     else:

@@ -110,10 +110,11 @@ class ReportStep:
     work: Work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        documents: list[dict[str, Any]] = []
         try:
-            documents = list(self._documents(batches))
-        except DcError as error:
-            documents = [{"kind": "error", "constraint": 0, **error.to_dict()}]
+            documents.extend(self._documents(batches))
+        except DcError as error:  # what was written before is told as well, so that the driver can remove it
+            documents.append({"kind": "error", "constraint": 0, **error.to_dict()})
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
 
     def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

@@ -71,6 +71,7 @@ class Gate:
     key: str | None = "id"
     options: Mapping[str, Any] | None = None
     session: Session = field(default_factory=Session)
+    constraints: list[dict[str, Any]] = field(default_factory=lambda: RULES)
 
     @property
     def storage(self) -> Storage:
@@ -78,7 +79,8 @@ class Gate:
 
     @property
     def rules(self) -> dict[str, Any]:
-        return {"version": 1, "table": "people", **({"key": [self.key]} if self.key else {}), "constraints": RULES}
+        key = {"key": [self.key]} if self.key else {}
+        return {"version": 1, "table": "people", **key, "constraints": self.constraints}
 
     @property
     def current(self) -> Snapshot:
