@@ -18,11 +18,12 @@ import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.hashing import key_hashes
+from spark_jobs.detection.parquet import Reader, parquet_bytes, store_parquet
 from spark_jobs.detection.plan import Plan
 from spark_jobs.detection.report import json_rows
 from spark_jobs.detection.resolve import CAUSE, MOST_NAMED, identity_codes, remaining, write_deletes
 from spark_jobs.detection.rows import ROW_ID, load_of, read_rows, row_ids, take_rows
-from spark_jobs.detection.runs import ROW_IDS, Reader, find_entries, parquet_bytes, store_parquet
+from spark_jobs.detection.runs import ROW_IDS, find_entries
 from spark_jobs.detection.staging import StagedLoad
 from spark_jobs.errors import ChangesError, StateError
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot

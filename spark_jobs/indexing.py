@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.constraints.model import Constraint
+from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.plan import Plan
-from spark_jobs.detection.runs import Reader
 from spark_jobs.detection.spark import detect, make_work
 from spark_jobs.errors import ConstraintError
 from spark_jobs.judging import add_up

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
+from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import ROW_ID, take_rows
-from spark_jobs.detection.runs import Reader
 from spark_jobs.detection.sources import first_line, quoted, row_hash, spark_errors
 from spark_jobs.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
 from spark_jobs.errors import ChangesError

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
+from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.rows import is_in, row_ids
-from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Reader
+from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS
 from spark_jobs.detection.steps import DOCUMENT_SCHEMA
 from spark_jobs.errors import DcError
 from spark_jobs.request import Changes

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.listing import masked, merge_listings
-from spark_jobs.detection.runs import parquet_bytes, store_parquet
+from spark_jobs.detection.parquet import parquet_bytes, store_parquet
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
-from spark_jobs.detection.runs import Reader
+from spark_jobs.detection.parquet import Reader
 from spark_jobs.errors import StateError
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage

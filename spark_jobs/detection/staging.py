@@ -8,7 +8,6 @@ Spark repeats a task.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import uuid
 from collections.abc import Iterator, Sequence
@@ -17,11 +16,10 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from spark_jobs.detection.parquet import Builder, store_parquet
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import LOAD_BITS
-from spark_jobs.detection.runs import store_parquet
 from spark_jobs.errors import ChangesError, DcError
 from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
@@ -137,9 +135,7 @@ class _Writer:
         self._storage, self._load, self._kind = storage, load, kind
         self._files: list[DataFile] = []
         self._waiting: list[pa.RecordBatch] = []
-        self._buffer: io.BytesIO | None = None
-        self._parquet: pq.ParquetWriter | None = None
-        self._written = 0
+        self._builder: Builder | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
@@ -152,28 +148,19 @@ class _Writer:
             return
         table = canonical(pa.Table.from_batches(self._waiting))
         self._waiting = []
-        if self._parquet is None:
-            self._buffer = io.BytesIO()
-            self._parquet = pq.ParquetWriter(
-                self._buffer, table.schema, compression="zstd", compression_level=1, write_page_checksum=True
-            )
-            self._written = 0
-        self._parquet.write_table(table, row_group_size=ROW_GROUP)
-        self._written += table.num_rows
-        assert self._buffer is not None
-        if self._buffer.tell() > _FILE_BYTES:
+        if self._builder is None:
+            self._builder = Builder(table.schema, row_group=ROW_GROUP)
+        self._builder.add(table)
+        if self._builder.size > _FILE_BYTES:
             self._close()
 
     def _close(self) -> None:
-        if self._parquet is None or self._buffer is None:
+        if self._builder is None:
             return
-        self._parquet.close()
         path = f"{self._kind}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
-        data = self._buffer.getvalue()
-        self._files.append(
-            store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=self._written)
-        )
-        self._parquet = self._buffer = None
+        data, rows = self._builder.finish(), self._builder.rows
+        self._files.append(store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=rows))
+        self._builder = None
 
     def finish(self) -> list[DataFile]:
         self._flush()

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.encode import GONE, encode, skipped_null_rows
+from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.report import Report
 from spark_jobs.detection.rows import ROW_ID, is_in, read_group, row_ids
-from spark_jobs.detection.runs import HASH, Reader, write_run
+from spark_jobs.detection.runs import HASH, write_run
 from spark_jobs.detection.unit import ENTRIES, probe_unit
 from spark_jobs.detection.work import Work, received, send
 from spark_jobs.errors import DcError

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.comparable import is_months
+from spark_jobs.detection.parquet import parquet_bytes, store_parquet
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import ROW_ID, is_in, read_rows, row_ids
-from spark_jobs.detection.runs import parquet_bytes, store_parquet
 from spark_jobs.detection.sources import column_types, kept_name
 from spark_jobs.detection.staging import canonical
 from spark_jobs.request import Changes

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from spark_jobs.constraints.model import ConstraintSet
 from spark_jobs.detection.encode import Spread
+from spark_jobs.detection.parquet import parquet_bytes, store_parquet
 from spark_jobs.detection.plan import make_plan
 from spark_jobs.detection.rows import take_rows
-from spark_jobs.detection.runs import parquet_bytes, store_parquet
 from spark_jobs.detection.spark import make_work
 from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
 from spark_jobs.detection.steps import Encode, Probe, ReportStep
