@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.detection.runs import Reader
+from spark_jobs.detection.parquet import Reader
 from spark_jobs.errors import StateError
 from spark_jobs.state.snapshots import DataFile, Snapshot, snapshot_path
 from tests.faults.states import RULES, Gate, changes, made_rows, plain, start, updated

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import shutil
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 from spark_jobs.errors import ConflictError
 from spark_jobs.verdict import Verdict
-from tests.faults.states import Gate, changes, history, made_rows, plain, start, totals
+from tests.faults.states import Gate, at_once, changes, history, made_rows, plain, start, totals
 from tests.inprocess import Frame, Session, Source, without_spark
 from tests.jobs.histories import Given, play
 
@@ -80,18 +79,6 @@ def test_of_several_at_once_each_has_its_way_wholly_or_is_told_who_won(
     check_verdicts(gate, [one for one in results if isinstance(one, Verdict)])
     gate.check_clean()
     gate.check(history_now, sums)
-
-
-def at_once(works: list[Callable[[], Any]]) -> list[Any]:
-    """What comes out when several processes are let go together."""
-    barrier = multiprocessing.get_context("fork").Barrier(len(works))
-
-    def wait_and(work: Callable[[], Any]) -> Any:
-        barrier.wait(30)
-        return work()
-
-    children = [start(lambda work=work: wait_and(work)) for work in works]
-    return [child.result() for child in children]
 
 
 def act(gate: Gate, deed: Deed) -> Any:
