@@ -35,7 +35,6 @@ TYPES = {
 RULES = [
     {"name": "city", "fd": "zip -> city"},
     {"name": "order", "deny": "t.age > s.age and t.pay < s.pay"},
-    {"name": "across", "deny": "t.age = s.id and t.zip != s.zip"},
     {"name": "alone", "deny": "t.pay <= 1.0"},
 ]
 

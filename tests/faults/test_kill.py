@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -19,7 +20,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from spark_jobs.apply_load import apply_load
 from spark_jobs.errors import StateError
 from spark_jobs.shipping import application, build_engine_zip
 from spark_jobs.state.snapshots import read_snapshot, snapshot_numbers
@@ -57,15 +60,10 @@ class Case:
 MOMENTS = {"load": 56, "load without key": 9, "replaced load": 9, "retract": 9, "compact": 9, "vacuum": 9}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _without_spark() -> Iterator[None]:
-    with without_spark():
-        yield
-
-
 @pytest.fixture
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    return make_case(request.param, tmp_path)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    with without_spark():
+        yield make_case(request.param, tmp_path)
 
 
 def make_case(name: str, folder: Path) -> Case:
@@ -196,56 +194,59 @@ def dies(case: Case, at: str, how: signal.Signals) -> Callable[[], Any]:
     return work
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-@pytest.mark.parametrize("at", ["link", "sync", "unlink"])
 @pytest.mark.parametrize("case", ["load", "retract", "compact"], indirect=True)
-def test_a_process_that_ends_in_the_midst_of_its_commit_leaves_the_old_state_or_the_new_one(
-    case: Case, at: str, how: signal.Signals
-) -> None:
+def test_a_process_that_ends_in_the_midst_of_its_commit_leaves_the_old_state_or_the_new_one(case: Case) -> None:
     snapshots = case.snapshots
     expected = plain(start(case.work).result())
     sums = [totals(play(loads, case.gate.key)[0]) for loads in (case.before, case.after)]
-    case.restore()
-    start(dies(case, at, how)).result()
-    committed = check_after_death(case, snapshots, expected, sums=sums)
-    assert committed == (at != "link")
+    for at, how in itertools.product(("link", "sync", "unlink"), (signal.SIGKILL, signal.SIGINT)):
+        case.restore()
+        start(dies(case, at, how)).result()
+        with told(f"{how.name} at {at}"):
+            assert check_after_death(case, snapshots, expected, sums=sums) == (at != "link")
 
 
-class TestSubmitted:
-    """The application itself, with all processes that it starts."""
-
-    @pytest.mark.xdist_group("spark")
-    def test_a_submitted_load_whose_processes_are_all_killed_can_be_submitted_again(self, tmp_path: Path) -> None:
-        chance = random.Random(SEED)
-        gate = Gate(str(tmp_path / "state"))
-        loads = history(chance, loads=2)
+@pytest.mark.xdist_group("spark")
+def test_a_submitted_load_whose_processes_are_all_killed_can_be_submitted_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    gate, twin = Gate(str(tmp_path / "state")), Gate(str(tmp_path / "twin"))
+    loads = history(random.Random(SEED), loads=2)
+    with without_spark():
         gate.apply(loads[0])
-        before = {path.name for path in Path(gate.state, "snapshots").iterdir()}
-        shutil.copytree(gate.state, tmp_path / "twin")
-        twin = Gate(str(tmp_path / "twin"))
+        shutil.copytree(gate.state, twin.state)
         expected = plain(twin.apply(loads[1]))
-        pq.write_table(feed(loads[1]), tmp_path / "load.parquet")
-        request = gate.request(loads[1]) | {"changes": {"path": str(tmp_path / "load.parquet")}}
-        (tmp_path / "request.json").write_text(json.dumps(request))
-        command = submission(tmp_path)
-        for folder in ("rows", "index"):
-            count = len(list(Path(gate.state, folder).rglob("*.parquet")))
-            process = subprocess.Popen(command, env=environment(), start_new_session=True, **silent())
-            limit = time.monotonic() + 60
-            while len(list(Path(gate.state, folder).rglob("*.parquet"))) == count:
-                assert process.poll() is None, "it ended before it was killed"
-                assert time.monotonic() < limit
-                time.sleep(0.001)
-            kill_session(process.pid)
-            process.wait(30)
-            assert {path.name for path in Path(gate.state, "snapshots").glob("*.json")} == before
-            gate.check(loads[:1])
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr[-3000:]
-        verdict = json.loads(done.stdout.replace(gate.state, twin.state))
-        assert plain(verdict) == expected
-        gate.check_clean()
-        gate.check(loads)
+    snapshots = {path.name for path in Path(gate.state, "snapshots").iterdir()}
+    pq.write_table(feed(loads[1]), tmp_path / "load.parquet")
+    request = gate.request(loads[1]) | {"changes": {"path": str(tmp_path / "load.parquet")}}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    for folder in ("rows", "index"):  # while it reads the load, and while it checks it
+        kill_at_first_file(submission(tmp_path), Path(gate.state, folder))
+        assert {path.name for path in Path(gate.state, "snapshots").glob("*.json")} == snapshots
+        gate.check(loads[:1])
+    verdict = apply_load(spark, request).to_dict()  # in a session that is there, sooner than another submission
+    assert plain(json.loads(json.dumps(verdict).replace(gate.state, twin.state))) == expected
+    gate.check_clean()
+    gate.check(loads)
+
+
+def kill_at_first_file(command: list[str], folder: Path) -> None:
+    """Run a command until it has written a file to a folder, and kill it with all that it started."""
+    count = len(list(folder.rglob("*.parquet")))
+    variables = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, env=variables, start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing
+    )
+    try:
+        limit = time.monotonic() + 120
+        while len(list(folder.rglob("*.parquet"))) == count:
+            assert process.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < limit, "it hangs"
+            time.sleep(0.005)
+    finally:
+        kill_session(process.pid)
+        process.wait(30)
 
 
 def submission(folder: Path) -> list[str]:
@@ -253,14 +254,6 @@ def submission(folder: Path) -> list[str]:
     engine = str(build_engine_zip(folder))
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]", *conf]
     return [*command, "--py-files", engine, application(), "--request", str(folder / "request.json")]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-
-
-def silent() -> dict[str, Any]:
-    return {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
 
 
 def kill_session(leader: int) -> None:

@@ -189,7 +189,7 @@ def test_on_spark_the_verdicts_are_those_of_a_state_on_a_disk(
     spark: SparkSession, s3: S3Server, tmp_path: Path, secretive: Callable[[Storage], None]
 ) -> None:
     loads = history(random.Random(SEED), loads=2)
-    gates = [Gate(s3.uri(), options=s3.options), Gate(str(tmp_path / "state"))]
+    gates = [on(s3), Gate(str(tmp_path / "state"), constraints=RULES[:1])]
     outcomes: list[list[Any]] = [[], []]
     for load in loads:
         pq.write_table(feed(load), tmp_path / f"{load.load_id}.parquet")
