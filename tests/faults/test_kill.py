@@ -152,7 +152,7 @@ def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_one(
         child = start(case.work)
         if turn % 8 == 7:
             moment = "just after the commit"
-            _wait_for_commit(case, child, len(snapshots))
+            _wait_for_commit(case, child)
         else:
             seconds = 1.1 * duration * (turn + chance.random()) / case.moments
             moment = f"after {seconds:.4f} s of {duration:.4f}"
@@ -165,7 +165,7 @@ def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_one(
     assert 0 < committed < case.moments
 
 
-def _wait_for_commit(case: Case, child: Child, count: int) -> None:
+def _wait_for_commit(case: Case, child: Child) -> None:
     folder = Path(case.gate.state, "snapshots")
     newest = folder / f"{max(int(path.stem) for path in folder.glob('*.json')) + 1:020d}.json"
     while child.process.is_alive() and not newest.exists():
