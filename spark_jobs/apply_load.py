@@ -165,6 +165,9 @@ class _Application:
                 older = applied
         replay = older is not None and needs_replay(current, older, self._attempt(number, staged))
         plan = self._plan(current, types, deletes=replay or staged.deleted > 0)
+        notes = changed_rules(before, self.constraint_set)
+        for note in notes:
+            log.info("%s", note)
         base, carried = self._with_added_rules(before, plan)
         base = compacted(self.spark, self.storage, base, plan, self.drafts)
         with self.clock.step("probe"):
@@ -200,7 +203,7 @@ class _Application:
             constraints=constraints,
             dependencies={"invalidated": [], "added": [], "valid": 0},
             seconds=self.clock.total,
-            notes=changed_rules(before, self.constraint_set),
+            notes=notes,
             replaced=applied is not None,
             discarded=discarded,
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
     """In which rows the table and the state differ, as far as the kept columns tell."""
-    table = read_changes(spark, source)
+    table = read_changes(spark, source, "table")
     wrong = misfit(snapshot.schema, table, source)
     if wrong:
         return [wrong]

@@ -51,7 +51,7 @@ def rebuilt(
 
 
 def _from_table(spark: SparkSession, storage: Storage, snapshot: Snapshot, table: Changes, drafts: Drafts) -> Snapshot:
-    frame = read_changes(spark, table)
+    frame = read_changes(spark, table, "table")
     types = column_types(frame, table)
     check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})")
     check_types(snapshot, types)

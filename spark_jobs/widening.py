@@ -31,7 +31,7 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     """Files of all rows in the state with all columns of the plan; the rows keep their ids."""
     from pyspark.sql import functions as f
 
-    table = read_changes(spark, source)
+    table = read_changes(spark, source, "table")
     columns = dict(zip(plan.columns, plan.types, strict=True))
     wrong = misfit(columns, table, source)
     if wrong:

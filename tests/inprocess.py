@@ -120,7 +120,7 @@ def without_spark() -> Iterator[Session]:
     """Run the jobs in this process; sources are given to the session by their path."""
     session = Session()
 
-    def read_changes(spark: Session, changes: Changes) -> Source:
+    def read_changes(spark: Session, changes: Changes, what: str = "changes") -> Source:
         assert changes.path is not None
         return spark.sources[changes.path]
 

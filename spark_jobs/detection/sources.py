@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-def read_changes(spark: SparkSession, changes: Changes) -> DataFrame:
-    """The load's rows; nothing is read yet but what it takes to know the columns."""
+def read_changes(spark: SparkSession, changes: Changes, what: str = "changes") -> DataFrame:
+    """The rows of a source; nothing is read yet but what it takes to know the columns."""
     try:
         frame = _open(spark, changes)
         rows = frame.where(changes.where) if changes.where else frame
         rows.schema  # noqa: B018 (a Connect session finds out only now whether the source is there)
     except spark_errors() as error:
         raise ChangesError(
-            f"The changes ({changes}) cannot be read: {first_line(error)}",
-            hint="Check the path, table or query in 'changes', and that Spark has the package for its format.",
+            f"The {what} ({changes}) cannot be read: {first_line(error)}",
+            hint=f"Check the path, table or query in '{what}', and that Spark has the package for its format.",
         ) from error
     return rows
 

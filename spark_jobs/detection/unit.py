@@ -101,18 +101,24 @@ class _Old:
     table: pa.Table
     weights: np.ndarray
 
-    def row_ids(self, members: np.ndarray) -> np.ndarray:
-        """The ids of the rows that are left of some lines of the table."""
-        entries = members[members < len(self.found.file)]
-        signs = self.weights[entries] < 0
-        ids = [np.zeros(0, np.int64), *self.found.row_ids(entries)]
-        taken = self.taken[members[members >= len(self.found.file)] - len(self.found.file)]
-        if not len(taken) and not signs.any():
-            return np.concatenate(ids)
-        lengths = [len(one) for one in ids[1:]]
-        weights = np.concatenate([np.repeat(np.where(signs, -1, 1), lengths), np.full(len(taken), -1)])
+    def row_ids(self, groups: Sequence[np.ndarray]) -> list[list[int]]:
+        """The first ids of the rows that are left of some groups of lines of the table; all are looked up at once."""
+        stored = len(self.found.file)
+        entries = [members[members < stored] for members in groups]
+        ids = iter(self.found.row_ids(np.concatenate([*entries, np.zeros(0, np.int64)])))
+        return [
+            self._left(mine, [next(ids) for _ in mine], self.taken[members[members >= stored] - stored])
+            for mine, members in zip(entries, groups, strict=True)
+        ]
+
+    def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], taken: np.ndarray) -> list[int]:
+        adds = self.weights[entries] > 0
+        if adds.all() and not len(taken):
+            return np.concatenate([one[:MOST_ROW_IDS] for one in ids])[:MOST_ROW_IDS].tolist()
+        signs = np.repeat(np.where(adds, 1, -1), [len(one) for one in ids])
+        weights = np.concatenate([signs, np.full(len(taken), -1)])
         distinct, place = np.unique(np.concatenate([*ids, taken]), return_inverse=True)
-        return distinct[np.bincount(place, weights, len(distinct)) > 0]
+        return distinct[np.bincount(place, weights, len(distinct)) > 0][:MOST_ROW_IDS].tolist()
 
 
 def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, taken: pa.Table) -> _Old:
@@ -240,7 +246,7 @@ def _new_origin(frame: Frame) -> Origin:
 
 def _old_origin(frame: Frame, old: _Old) -> Origin:
     def row_ids(chosen: np.ndarray) -> list[list[int]]:
-        return [old.row_ids(frame.members_of(one))[:MOST_ROW_IDS].tolist() for one in chosen]
+        return old.row_ids([frame.members_of(one) for one in chosen])
 
     return Origin(frame, row_ids, new=False)
 
