@@ -233,7 +233,12 @@ def test_a_submitted_load_whose_processes_are_all_killed_can_be_submitted_again(
 def kill_at_first_file(command: list[str], folder: Path) -> None:
     """Run a command until it has written a file to a folder, and kill it with all that it started."""
     count = len(list(folder.rglob("*.parquet")))
-    variables = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(folder.parent),
+    }
     nothing = subprocess.DEVNULL
     process = subprocess.Popen(
         command, env=variables, start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing
@@ -250,7 +255,11 @@ def kill_at_first_file(command: list[str], folder: Path) -> None:
 
 
 def submission(folder: Path) -> list[str]:
-    conf = [part for name, value in SPARK_SETTINGS.items() for part in ("--conf", f"{name}={value}")]
+    java = (
+        f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={folder}"  # who is killed does not tidy up
+    )
+    settings = SPARK_SETTINGS | {"spark.driver.extraJavaOptions": java, "spark.local.dir": str(folder)}
+    conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     engine = str(build_engine_zip(folder))
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]", *conf]
     return [*command, "--py-files", engine, application(), "--request", str(folder / "request.json")]
