@@ -19,7 +19,7 @@ from spark_jobs.describing import describe
 from spark_jobs.errors import ConflictError, RequestError, StateError, did_you_mean
 from spark_jobs.job import State, run
 from spark_jobs.request import Changes, read_source
-from spark_jobs.state.snapshots import Snapshot, read_current, snapshot_numbers
+from spark_jobs.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers
 from spark_jobs.state.storage import Storage
 from spark_jobs.state.vacuuming import vacuum
 from spark_jobs.verdict import SCHEMA_VERSION
@@ -106,6 +106,9 @@ def _retract(start: Start, storage: Storage, current: Snapshot, asked: Maintenan
 
     load = current.find_load(asked.load_id or "")
     if load is None:
+        done = _taken_out(storage, current, asked.load_id or "")
+        if done:
+            return done
         raise StateError(
             f"There is no load '{asked.load_id}' in the state {storage.uri}.",
             hint=did_you_mean(asked.load_id or "", [one.load_id for one in current.loads[-20:]]),
@@ -124,6 +127,24 @@ def _retract(start: Start, storage: Storage, current: Snapshot, asked: Maintenan
         "total_violations": dict(snapshot.totals),
         "removed_violations": removed,
         "text": f"Load {load.load_id} is taken out: {rows}; snapshot {snapshot.number}; violations now: {totals}",
+    }
+
+
+def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, Any] | None:
+    """The same answer again, when taking this load out was the last thing that happened: a task that is tried again."""
+    number = current.last_change
+    if number not in snapshot_numbers(storage):
+        return None
+    last = read_snapshot(storage, number)
+    if (last.action, last.load_id) != ("retract", load_id):
+        return None
+    return {
+        "snapshot": number,
+        "load_id": load_id,
+        "rows": {"before": current.rows, "total": current.rows},
+        "total_violations": dict(current.totals),
+        "removed_violations": dict.fromkeys(current.totals, 0),
+        "text": f"Load {load_id} was taken out before, with snapshot {number}: nothing to do",
     }
 
 

@@ -85,6 +85,16 @@ class TestRetract:
             {"zip_decides_city": 1, "early": 0},
         )
 
+    def test_a_task_that_is_tried_again_after_its_commit_has_nothing_to_do(self, table: Table) -> None:
+        table.apply("monday", (1, "a", "x"))
+        table.apply("tuesday", (2, "a", "y"))
+        first = table.maintain("retract", load_id="tuesday")
+        again = table.maintain("retract", load_id="tuesday")
+        assert (again["snapshot"], again["rows"]["total"]) == (first["snapshot"], 1)
+        table.apply("wednesday", (3, "a", "y"))
+        with pytest.raises(StateError, match="There is no load 'tuesday'"):
+            table.maintain("retract", load_id="tuesday")
+
     def test_rows_are_recognised_even_when_the_key_was_given_up(self, table: Table) -> None:
         table.apply("monday", (1, "a", "x"), (2, "a", "y"))
         table.apply("tuesday", (3, "a", "z"), deletes=((1, "a", "x"),))
@@ -237,5 +247,6 @@ class TestCommand:
         result = tmp_path / "result.json"
         assert job.main(["retract", "--request", str(tmp_path / "request.json"), "--result", str(result)]) == 0
         assert json.loads(result.read_text())["rows"]["total"] == 0
+        (tmp_path / "request.json").write_text(json.dumps({"state": table.state, "load_id": "friday"}))
         assert job.main(["retract", "--request", str(tmp_path / "request.json"), "--result", str(result)]) == 1
-        assert "There is no load 'monday'" in json.loads(result.read_text())["error"]["message"]
+        assert "There is no load 'friday'" in json.loads(result.read_text())["error"]["message"]
