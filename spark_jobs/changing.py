@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.constraints.files import load_constraints
-from spark_jobs.detection.compact import MOST_RUNS, depth, merges_of, small_runs
+from spark_jobs.detection.compact import depth, merges_of, small_runs
 from spark_jobs.detection.plan import Plan, identity_group, make_plan
 from spark_jobs.detection.rows import load_of
 from spark_jobs.detection.sources import instant_in
@@ -80,17 +80,16 @@ def index_files(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[DataFile, ...
 
 
 def compacted(
-    spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, drafts: Drafts, *, most_runs: int = MOST_RUNS
+    spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, drafts: Drafts, *, all_runs: bool = False
 ) -> Snapshot:
-    """The snapshot with merged runs, where an index has too many.
+    """The snapshot with merged runs: those that an index has too many of, or all.
 
     The runs of the newest load stay apart, so that it can be taken out again at no cost.
     """
     chosen: dict[str, list[DataFile]] = {}
     for index_id, files in index_files(snapshot, plan).items():
         settled = [file for file in files if file.load != snapshot.last_change or not file.load]
-        if depth(settled) > most_runs:
-            chosen[index_id] = small_runs(settled) if most_runs > 1 else settled
+        chosen[index_id] = (settled if depth(settled) > 1 else []) if all_runs else small_runs(settled)
     merges = [merge for index_id, files in chosen.items() for merge in merges_of(plan, plan.indexes[index_id], files)]
     merged = compact(spark, storage, merges)
     drafts += merged

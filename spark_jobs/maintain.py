@@ -154,7 +154,7 @@ def _compact(start: Start, storage: Storage, current: Snapshot, _: Maintenance) 
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
         spark = start()
-        merged = compacted(spark, storage, current, plan_of(spark, current), drafts, most_runs=1)
+        merged = compacted(spark, storage, current, plan_of(spark, current), drafts, all_runs=True)
         before, after = (sum(file.kind == "index" for file in one.files) for one in (current, merged))
         number = current.number
         if merged.files != current.files:

@@ -1,4 +1,4 @@
-"""Merge runs of an index: many small ones into few, rows that were taken away into nothing."""
+"""Merge runs of an index: many small ones into few; a row that one of them adds and another takes away is gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.hashing import range_of
 from spark_jobs.detection.plan import IndexPlan, Plan
-from spark_jobs.detection.resolve import identity_codes, remaining
+from spark_jobs.detection.resolve import added_up, identity_codes
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from spark_jobs.errors import DcError
 from spark_jobs.state.snapshots import DataFile
@@ -45,8 +45,10 @@ def depth(files: Sequence[DataFile]) -> int:
 
 
 def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
-    """The runs that are worth merging: from the smallest up, until one is larger than all of them together."""
+    """The runs worth merging, if there are too many: the smallest, up to one larger than all of them together."""
     chosen: list[DataFile] = []
+    if depth(files) <= MOST_RUNS:
+        return chosen
     size = 0
     for file in sorted(files, key=lambda one: one.size):  # few entries may have the ids of many rows
         if len(chosen) >= MOST_RUNS // 2 and file.size > size:
@@ -90,19 +92,25 @@ class Compact:
 
 
 def merge_entries(merge: Merge, entries: pa.Table) -> pa.Table:
-    """The entries of several runs as those of one: each projection once, with the rows that are left, by hash."""
+    """The entries of several runs as those of one, by hash.
+
+    A projection has one entry for the rows that they add, and one for those that they take away from other runs.
+    """
     index = merge.index
     (codes,) = identity_codes([[whole(entries.column(name)) for name in index.columns]], merge.families)
-    owner, ids = remaining(codes, entries)
-    left, starts = np.unique(owner, return_index=True)
-    distinct, first = np.unique(codes, return_index=True)
-    first = first[np.searchsorted(distinct, left)]
-    hashes = whole(entries.column(HASH)).to_numpy()[first]
+    owner, ids, sums = added_up(codes, entries)
+    signs, times = np.sign(sums), np.abs(sums)
+    order = np.lexsort((ids, signs, owner))
+    owner, ids, signs = (np.repeat(part[order], times[order]) for part in (owner, ids, signs))
+    starts = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(signs, prepend=0))
     ends = np.append(starts, len(owner))
-    order = np.argsort(hashes, kind="stable")
-    chosen = entries.take(pa.array(first[order]))
-    facts = {HASH: pa.array(hashes[order])} | {name: chosen.column(name) for name in index.columns}
-    facts[ROWS] = pa.array(np.diff(ends)[order])
+    distinct, first = np.unique(codes, return_index=True)
+    first = first[np.searchsorted(distinct, owner[starts])]
+    hashes = whole(entries.column(HASH)).to_numpy()[first]
+    by_hash = np.argsort(hashes, kind="stable")
+    chosen = entries.take(pa.array(first[by_hash]))
+    facts = {HASH: pa.array(hashes[by_hash])} | {name: chosen.column(name) for name in index.columns}
+    facts[ROWS] = pa.array((np.diff(ends) * signs[starts])[by_hash])
     lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(ids))
-    facts[ROW_IDS] = lists.take(pa.array(order))
+    facts[ROW_IDS] = lists.take(pa.array(by_hash))
     return pa.table(facts)

@@ -144,7 +144,17 @@ def identity_codes(tables: Sequence[Sequence[pa.Array]], families: Sequence[str]
 
 
 def remaining(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that are left of some entries, which add and take away: the code of their entry, and their id."""
+    """The rows that are left of all entries of an index: the code of their entry, and their id."""
+    owner, ids, sums = added_up(codes, entries)
+    left = sums > 0
+    return owner[left], ids[left]
+
+
+def added_up(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What some entries come to: for each code and row id, by both, how often they add it less how often they take it.
+
+    Of some runs that may be less than nothing: the row that they take away was added by another run.
+    """
     lists = whole(entries.column(ROW_IDS))
     lengths = np.diff(lists.offsets.to_numpy())
     signs = np.repeat(np.sign(whole(entries.column(ROWS)).to_numpy()), lengths)
@@ -152,10 +162,9 @@ def remaining(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndar
     order = np.lexsort((ids, owner))
     owner, ids, signs = owner[order], ids[order], signs[order]
     if not len(ids):
-        return owner, ids
+        return owner, ids, signs
     first = np.flatnonzero(np.concatenate([[True], (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])]))
-    left = np.add.reduceat(signs, first) > 0
-    return owner[first][left], ids[first][left]
+    return owner[first], ids[first], np.add.reduceat(signs, first)
 
 
 def pair_off(wanted: np.ndarray, owner: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

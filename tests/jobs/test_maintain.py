@@ -112,6 +112,17 @@ class TestCompact:
                 assert depth(table.snapshot.files_of("index", index)) <= MOST_RUNS + 2
         assert table.maintain("verify")["sound"]
 
+    def test_merging_small_runs_keeps_what_they_take_away_from_a_large_one(self, table: Table) -> None:
+        large = [(number, str(number // 2), f"city {number}") for number in range(3000)]
+        table.apply("monday", *large)
+        for number in range(2 * MOST_RUNS):
+            table.apply(f"load {number}", (9000 + number, "other", "x"), deletes=(large[number],))
+        runs = table.snapshot.files_of("index", next(one.owner for one in table.snapshot.files if one.kind == "index"))
+        assert {1, 0} <= {one.load for one in runs}, "the large run stands beside merged ones"
+        assert table.snapshot.totals == {"zip_decides_city": 1500 - MOST_RUNS, "early": 0}
+        assert table.maintain("verify")["sound"]
+        assert table.maintain("rebuild")["total_violations"] == table.snapshot.totals
+
     def test_the_newest_load_can_still_be_taken_out_at_no_cost(self, table: Table) -> None:
         table.apply("monday", (1, "a", "x"))
         table.apply("tuesday", (2, "a", "x"))
