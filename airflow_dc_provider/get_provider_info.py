@@ -16,10 +16,12 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Denial constraints",
                 "python-modules": [
+                    "airflow_dc_provider.operators.export_checkpoint",
                     "airflow_dc_provider.operators.gate",
                     "airflow_dc_provider.operators.maintain",
                     "airflow_dc_provider.operators.retract",
                 ],
             }
         ],
+        "extra-links": ["airflow_dc_provider.links.data_docs.DataDocsLink"],
     }

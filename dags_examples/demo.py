@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from airflow_dc_provider.report import align, broken_rule_lines
-from spark_jobs.state.snapshots import read_current
+from spark_jobs.errors import StateError
 from spark_jobs.state.storage import Storage
+from spark_jobs.stored import read_verdict
 from spark_jobs.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = {
-    "monday": {"load": "success", "gate": "success", "publish": "success"},
-    "tuesday": {"load": "success", "gate": "success", "publish": "success"},
-    "wednesday": {"load": "success", "gate": "failed", "publish": "upstream_failed"},
+    "monday": {"load": "success", "gate": "success", "publish": "success", "data_docs": "success"},
+    "tuesday": {"load": "success", "gate": "success", "publish": "success", "data_docs": "success"},
+    "wednesday": {"load": "success", "gate": "failed", "publish": "upstream_failed", "data_docs": "success"},
 }
 BROKEN_ON_PURPOSE = {"phone_is_unique", "zip_decides_city", "rate_follows_salary"}
 
@@ -90,10 +91,10 @@ def run_load(dag: DAG, load: str, output: Path) -> Outcome:
 
 def stored_verdict(state: Path, load_id: str) -> Verdict | None:
     """The verdict of a load, from the state; None when the load was never applied."""
-    storage = Storage(str(state))
-    snapshot = read_current(storage)
-    load = snapshot.find_load(load_id) if snapshot else None
-    return Verdict.from_dict(json.loads(storage.read(load.verdict))) if load else None
+    try:
+        return read_verdict(Storage(str(state)), load_id)
+    except StateError:
+        return None
 
 
 def summary_lines(outcomes: list[Outcome]) -> list[str]:
@@ -130,7 +131,7 @@ def main(output: Path) -> int:
     print(f"done ({time.monotonic() - start:.0f} s)", file=say)
     outcomes = []
     for load in EXPECTED:
-        print(f"  {load}: load, gate, publish ... ", end="", flush=True, file=say)
+        print(f"  {load}: load, gate, publish, Data Docs ... ", end="", flush=True, file=say)
         outcomes.append(run_load(dag, load, output))
         print(f"{outcomes[-1].in_words} ({outcomes[-1].seconds:.0f} s)", file=say)
     print("", *summary_lines(outcomes), sep="\n", file=say)
@@ -156,7 +157,9 @@ def _closing_lines(output: Path, log: Path, well: bool) -> list[str]:
         else f"This is NOT what should happen. The reason is in {log}."
     )
     data = output / "data"
+    site = data / "quality" / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
     places = [
+        ["Data Docs: open in a browser", site.as_uri()],
         ["loads as they came", str(data / "landing")],
         ["loads that were published", str(data / "published")],
         ["the gate's state", str(data / "state" / "tax")],

@@ -1,4 +1,4 @@
-"""A gate between loading and publishing: a load that breaks a rule is never published.
+"""A gate between loading and publishing: a load that breaks a rule is never published, and every verdict is reviewed.
 
 Copy this file, ``constraints/`` and (for the generated data) ``tax_data.py`` into your DAG folder, add a
 Spark connection (``airflow connections add spark_default --conn-type spark --conn-host 'local[2]'``) and
@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow.sdk import Param, dag, task
 
+from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator
 from airflow_dc_provider.operators.gate import DcGateOperator
 
 HOME = Path(os.environ.get("TAX_GATE_HOME", "/tmp/tax_gate"))  # noqa: S108  (an example: use your lake's address)
@@ -31,7 +32,7 @@ LOADS: dict[str, dict[str, Any]] = {
 
 @dag(schedule=None, params={"load": Param("monday", enum=list(LOADS))}, tags=["dc"], max_active_runs=1)
 def tax_gate() -> None:
-    """Load a day of tax rows, check them against all earlier days, publish them."""
+    """Load a day of tax rows, check them against all earlier days, publish them, and show the verdict in Data Docs."""
 
     @task
     def load(params: dict[str, str]) -> str:
@@ -60,7 +61,14 @@ def tax_gate() -> None:
         state=str(HOME / "state" / "tax"),
         load_id="{{ params.load }}",  # in a DAG with a schedule: "{{ ds }}"
     )
-    gate >> publish(landed)
+    data_docs = DcExportCheckpointOperator(  # needs airflow-dc-provider[gx]
+        task_id="data_docs",
+        state=gate.state,
+        load_id=gate.load_id,
+        context_folder=str(HOME / "quality"),
+        trigger_rule="all_done",  # whether the gate is green or red
+    )
+    gate >> [publish(landed), data_docs]
 
 
 tax_gate()

@@ -24,6 +24,7 @@ from spark_jobs.job import Clock, State, run
 from spark_jobs.request import Request
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot, read_current, snapshot_numbers
 from spark_jobs.state.storage import Storage
+from spark_jobs.stored import verdict_of
 from spark_jobs.verdict import Verdict, decide
 
 if TYPE_CHECKING:
@@ -132,13 +133,7 @@ class _Application:
     def _stored_verdict(self, applied: Load) -> Verdict:
         """The verdict of a load that was applied before with the same changes."""
         log.info("load %s was applied before with the same changes: nothing to do", self.request.load_id)
-        verdict = next(file for file in applied.files if file.kind == "verdict")
-        try:
-            text = self.storage.read(verdict.path, expected=verdict)
-        except StateError as error:
-            hint = "Restore the file from a copy; or take the load out and apply it again."
-            raise StateError(error.message, hint=hint) from error
-        return replace(Verdict.from_dict(json.loads(text)), replayed=True)
+        return replace(verdict_of(self.storage, applied), replayed=True)
 
     def _check(
         self,

@@ -148,6 +148,7 @@ def _judge_one(
         skipped_null_rows=findings.skipped_null_rows,
         max_new_violations=tolerance.max_new_violations,
         max_violating_rows=_row_tolerance(tolerance),
+        nulls=constraint.nulls,
         description=constraint.description,
         samples=[
             {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from spark_jobs.constraints.model import Severity, Tolerance
+from spark_jobs.constraints.model import Nulls, Severity, Tolerance
 
 SCHEMA_VERSION = 1
 MASKED = "***"
@@ -31,6 +31,7 @@ class ConstraintVerdict:
     """Rows of this load that can take part in none, because of a NULL."""
     max_new_violations: int | None
     max_violating_rows: int | str | None = None
+    nulls: Nulls = "ignore"
     description: str = ""
     samples: list[dict[str, Any]] = field(default_factory=list)
     """Pairs that violate it: ``{"t": side, "s": side}``, a side is ``{"row": key, "values": {...}, "rows": n}``."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-LIGHT = {"constraints", "state", "errors", "request", "shipping", "verdict"}
+LIGHT = {"constraints", "state", "errors", "request", "shipping", "stored", "verdict"}
 ROOMS_BELOW = {
     "kernels": {"kernels"},
     "constraints": {"constraints", "errors"},
@@ -21,6 +21,9 @@ HEAVY = {"pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations"}
 
 def sources(package: str) -> list[Path]:
     return sorted((REPOSITORY / package).rglob("*.py"))
+
+
+OUTSIDE_CHECKPOINTS = [path for path in sources("airflow_dc_provider") if path.parent.name != "checkpoints"]
 
 
 def named(path: Path) -> str:
@@ -82,9 +85,24 @@ def test_the_provider_uses_only_the_light_parts_of_the_engine(path):
     assert known <= LIGHT
 
 
-@pytest.mark.parametrize("path", sources("airflow_dc_provider"), ids=named)
+@pytest.mark.parametrize("path", OUTSIDE_CHECKPOINTS, ids=named)
 def test_the_provider_imports_nothing_heavy_when_a_dag_is_parsed(path):
-    assert not {top(name) for name in imports(path, everywhere=False)} & HEAVY
+    found = set(imports(path, everywhere=False))
+    assert not {top(name) for name in found} & HEAVY
+    assert not [name for name in found if name.startswith("airflow_dc_provider.checkpoints")]
+
+
+@pytest.mark.parametrize("path", OUTSIDE_CHECKPOINTS, ids=named)
+def test_only_the_checkpoints_know_great_expectations(path):
+    assert "great_expectations" not in {top(name) for name in imports(path)}
+
+
+@pytest.mark.parametrize("path", sources("airflow_dc_provider/checkpoints"), ids=named)
+def test_the_checkpoints_know_nothing_of_airflow(path):
+    """So that whoever has the package can run one again, without an Airflow of their own."""
+    ours = {name.rpartition(".")[0] for name in imports(path) if name.startswith("airflow_dc_provider.")}
+    assert not {top(name) for name in imports(path)} & {"airflow", "pyspark"}
+    assert {one for one in ours if "checkpoints" not in one} <= {"airflow_dc_provider.report"}
 
 
 @pytest.mark.parametrize("path", sources("spark_jobs/constraints"), ids=named)

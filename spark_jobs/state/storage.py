@@ -75,12 +75,16 @@ class Listed(NamedTuple):
 
 
 class Storage:
-    """The folder of one state. Picklable: workers open the filesystem themselves, with the driver's options."""
+    """The folder of one state. Picklable: workers open the filesystem themselves, with the driver's options.
 
-    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
+    ``noun`` is what messages call it, when it is something else than a state.
+    """
+
+    def __init__(self, uri: str, options: Mapping[str, Any] | None = None, *, noun: str = "state") -> None:
+        self._noun = noun
         if _CREDENTIALS.search(uri):
             raise StateError(
-                "The URI of the state carries credentials, which would show in logs and verdicts.",
+                f"The URI of the {noun} carries credentials, which would show in logs and verdicts.",
                 hint="Take them out of the URI; give them in the connection or the environment (FSSPEC_S3_KEY ...).",
             )
         self.uri = uri.rstrip("/")
@@ -90,7 +94,7 @@ class Storage:
         return f"Storage({self.uri!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"uri": self.uri, "_options": self._settings}
+        return {"uri": self.uri, "_options": self._settings, "_noun": self._noun}
 
     @cached_property
     def _kind(self) -> Any:
@@ -113,7 +117,7 @@ class Storage:
     def _place(self) -> tuple[Any, str]:
         import fsspec
 
-        hint = "A state is a folder or a URI of a filesystem whose fsspec package is installed."
+        hint = f"A {self._noun} is a folder or a URI of a filesystem whose fsspec package is installed."
         with self._worded("reached", hint, passing=()):
             # a listing kept from before another writer's commit would hide that commit
             filesystem, root = fsspec.url_to_fs(self.uri, **{**self._settings, "use_listings_cache": False})
@@ -254,10 +258,10 @@ class Storage:
 
     def _not_exclusive(self, what: str) -> StateError:
         return StateError(
-            f"The state {self.uri} cannot be used: {what} cannot create a file exclusively, so two gates could "
+            f"The {self._noun} {self.uri} cannot be used: {what} cannot create a file exclusively, so two gates could "
             "overwrite each other.",
-            hint="Keep the state on a disk with hard links, on S3 or a server that honours If-None-Match, on Google "
-            "Cloud Storage or on Azure Blob Storage, each with a recent version of its fsspec package.",
+            hint=f"Keep the {self._noun} on a disk with hard links, on S3 or a server that honours If-None-Match, on "
+            "Google Cloud Storage or on Azure Blob Storage, each with a recent version of its fsspec package.",
         )
 
     def read(self, path: str, *, expected: Known | None = None) -> bytes:
@@ -267,7 +271,7 @@ class Storage:
         if expected and (len(data), hashlib.sha256(data).hexdigest()) != (expected.size, expected.sha256):
             raise StateError(
                 f"The file {self.locate(path)} is damaged: it is not what was written.",
-                hint="Restore it or rebuild the state.",
+                hint=f"Restore it or rebuild the {self._noun}.",
             )
         return data
 
@@ -335,13 +339,13 @@ class Storage:
             yield
         except FileNotFoundError as error:
             raise StateError(
-                f"The state {self.uri} lacks the file {path}.", hint="Rebuild the state."
+                f"The {self._noun} {self.uri} lacks the file {path}.", hint=f"Rebuild the {self._noun}."
             ) from self._shown(error)
 
     @property
     def _reading(self) -> str:
         if self.is_local:
-            return "A state is a folder that can be read and written."
+            return f"A {self._noun} is a folder that can be read and written."
         return "Check the address, the credentials, and that this machine can reach the server."
 
     @property
@@ -362,7 +366,8 @@ class Storage:
                 raise
             number = error.errno if isinstance(error, OSError) and done == "written" and self.is_local else None
             raise StateError(
-                f"The state {self.uri} cannot be {done}: {self._told(error)}.", hint=_WRITING.get(number or 0, hint)
+                f"The {self._noun} {self.uri} cannot be {done}: {self._told(error)}.",
+                hint=_WRITING.get(number or 0, hint),
             ) from self._shown(error)
 
     def _told(self, error: BaseException) -> str:

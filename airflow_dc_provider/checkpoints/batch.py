@@ -1,0 +1,131 @@
+"""A verdict as the batch that Great Expectations validates: a few lines of JSON, one for the run, one for each rule.
+
+Every value is text, so that no reader guesses at types; the document of a line is JSON again. What comes back is
+checked: a file that was cut, altered or made of two verdicts has problems, and a checkpoint fails on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from spark_jobs.verdict import SCHEMA_VERSION, ConstraintVerdict, Verdict
+
+COLUMNS = ("record", "name", "outcome", "document")
+MAX_EXAMPLES = 10
+_SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_MAX_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVerdict:
+    """What a batch says, and what is wrong with it as a whole."""
+
+    run: Mapping[str, Any] = field(default_factory=dict)
+    constraints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dependencies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def to_lines(verdict: Verdict) -> bytes:
+    """The batch of a verdict, always the same for the same verdict."""
+    records = [_record("constraint", one.name, _outcome(one), _constraint(one)) for one in verdict.constraints]
+    records += [_record("dependency", one["id"], one["outcome"], one) for one in dependencies(verdict)]
+    run = {
+        "schema_version": SCHEMA_VERSION,
+        "table": verdict.table,
+        "load_id": verdict.load_id,
+        "snapshot": verdict.snapshot,
+        "decision": verdict.decision,
+        "rows": dict(verdict.rows),
+        "constraints": len(verdict.constraints),
+        "dependencies": len(dependencies(verdict)),
+        "replaced": verdict.replaced,
+        "discarded": verdict.discarded,
+        "notes": list(verdict.notes),
+        "checksum": _checksum(records),
+    }
+    records = [_record("run", verdict.load_id, verdict.decision, run), *records]
+    return "".join(f"{json.dumps(one)}\n" for one in records).encode()
+
+
+def read_lines(data: bytes) -> StoredVerdict:
+    """The verdict that the lines of a batch hold."""
+    return read_records(json.loads(line) for line in data.decode().splitlines())
+
+
+def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
+    """The verdict that a batch holds; whatever is wrong with it is said, never raised."""
+    by_record: dict[str, dict[str, Mapping[str, Any]]] = {"run": {}, "constraint": {}, "dependency": {}}
+    rest, problems = [], []
+    for record in records:
+        kind, name = record.get("record"), record.get("name")
+        try:
+            document = json.loads(record["document"])
+            known = by_record[str(kind)]
+        except (KeyError, TypeError, ValueError):
+            problems.append(f"A line of the verdict cannot be read: {str(record)[:200]}.")
+            continue
+        if name in known:
+            problems.append(f"The verdict has two lines for the {kind} '{name}'.")
+        known[str(name)] = document
+        if kind != "run":
+            rest.append({column: record.get(column) for column in COLUMNS})
+    if len(by_record["run"]) != 1:
+        return StoredVerdict(problems=(*problems, "This is no verdict: it has no line, or several, for the run."))
+    (run,) = by_record["run"].values()
+    constraints, found = by_record["constraint"], by_record["dependency"]
+    if run.get("schema_version") != SCHEMA_VERSION:
+        problems.append(f"The verdict has schema version {run.get('schema_version')}, not {SCHEMA_VERSION}.")
+    if (run.get("constraints"), run.get("dependencies")) != (len(constraints), len(found)):
+        problems.append(
+            f"The verdict is not complete: it has {len(constraints)} of {run.get('constraints')} rules "
+            f"and {len(found)} of {run.get('dependencies')} dependencies."
+        )
+    elif run.get("checksum") != _checksum(rest):
+        problems.append("The verdict was altered after it was stored: its checksum does not fit.")
+    return StoredVerdict(run, constraints, found, tuple(problems))
+
+
+def dependencies(verdict: Verdict) -> list[dict[str, Any]]:
+    """The dependencies that the gate watched, and those that the load invalidated, each with its outcome."""
+    watched = {str(one["id"]): {**one, "outcome": "pass"} for one in verdict.dependencies.get("watched", ())}
+    for one in verdict.dependencies.get("invalidated", ()):
+        severity = one.get("severity", "warn")
+        watched[str(one["id"])] = {**one, "outcome": "fail" if severity == "error" else "warn"}
+    return list(watched.values())
+
+
+def safe_name(text: str) -> str:
+    """A name that can be a file, a folder and a part of a link everywhere; the text itself where it can be.
+
+    Another text never has the same name. Data Docs hide runs with 'profiling' in their name.
+    """
+    if _SAFE.fullmatch(text) and len(text) <= _MAX_NAME and "profiling" not in text:
+        return text
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", text).replace("profiling", "profil_ing").strip("_")[:_MAX_NAME]
+    return f"{readable or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _constraint(one: ConstraintVerdict) -> dict[str, Any]:
+    return {**asdict(one), "samples": one.samples[:MAX_EXAMPLES]}
+
+
+def _outcome(one: ConstraintVerdict) -> str:
+    if one.passed:
+        return "pass"
+    return "fail" if one.severity == "error" else "warn"
+
+
+def _record(record: str, name: str, outcome: str, document: Mapping[str, Any]) -> dict[str, str]:
+    text = json.dumps(document, ensure_ascii=False)
+    return {"record": record, "name": name, "outcome": outcome, "document": text}
+
+
+def _checksum(records: Iterable[Mapping[str, Any]]) -> str:
+    text = json.dumps([[one[column] for column in COLUMNS] for one in records], ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,187 @@
+"""What a checkpoint needs in a context: guard, datasource, suite, validation definition, the checkpoint itself.
+
+Each is made when it is missing, changed when it is not as it should be, and otherwise left alone with its id. What
+people added to it themselves (actions of the checkpoint, expectations of the suite) stays.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from great_expectations import Checkpoint, ExpectationSuite, ValidationDefinition
+from great_expectations.checkpoint import UpdateDataDocsAction
+from great_expectations.core.batch_definition import BatchDefinition
+from great_expectations.core.partitioners import FileNamePartitionerPath
+from great_expectations.data_context import AbstractDataContext, FileDataContext
+from great_expectations.exceptions import DataContextError
+
+from airflow_dc_provider.checkpoints import guard
+from airflow_dc_provider.checkpoints.batch import COLUMNS, StoredVerdict, read_lines
+
+SUFFIX = ".jsonl"
+LATEST = f"~latest{SUFFIX}"
+"""Sorts behind every name of a load: what the checkpoint takes when no other batch is asked for."""
+OWN = {"owner": "dcgate"}
+_SEVERITIES = {"error": "critical", "warn": "warning"}
+_IDS = uuid.UUID("5d1b6f0a-3a5e-4a0e-9f0a-0c6d2f1f8f11")
+_NOT_ALONE = "It needs no class of the package, so a process without the package notices it too."
+
+
+def register_guard(context: AbstractDataContext) -> None:
+    """See to it that every process that opens the context knows the expectations, or fails."""
+    if isinstance(context, FileDataContext) and guard.STORE not in context.config.stores:
+        context.add_store(guard.STORE, dict(guard.CONFIGURATION))
+
+
+def suite(context: AbstractDataContext, name: str, data: bytes) -> ExpectationSuite:
+    """The suite of a verdict's rules."""
+    try:
+        found = context.suites.get(name)
+    except DataContextError:
+        found = context.suites.add(ExpectationSuite(name=name))
+    wanted = ExpectationSuite(name=name, expectations=expected(name, data)).expectations
+    own = [one for one in found.expectations if one.meta == OWN]
+    if own != wanted:
+        found.expectations = [*wanted, *(one for one in found.expectations if one.meta != OWN)]
+        found.save()
+    return found
+
+
+def checkpoint(context: AbstractDataContext, name: str, folder: Path, verdict_suite: ExpectationSuite) -> Checkpoint:
+    """The checkpoint of a table over the batches in a folder."""
+    try:
+        definition = context.validation_definitions.get(name)
+    except DataContextError:
+        data = _batch_definition(context, name, folder)
+        definition = ValidationDefinition(name=name, data=data, suite=verdict_suite)
+        context.validation_definitions.add(definition)
+    else:
+        definition.suite = verdict_suite
+        _batch_definition(context, name, folder)
+    try:
+        found = context.checkpoints.get(name)
+    except DataContextError:
+        made = Checkpoint(name=name, validation_definitions=[definition], actions=[_data_docs()])
+        return context.checkpoints.add(made)
+    if not any(isinstance(action, UpdateDataDocsAction) for action in found.actions):
+        found.actions.append(_data_docs())
+        found.save()
+    return found
+
+
+def expected(name: str, data: bytes) -> list[dict[str, Any]]:
+    """The expectations of a verdict's batch, always the same for the same rules, ids included."""
+    verdict = read_lines(data)
+    rules, found = verdict.constraints, verdict.dependencies
+    facts = {"table_name": verdict.run["table"], "rules": len(rules), "dependencies": len(found)}
+    wanted = [_expectation(name, "expect_gate_run_to_be_complete", facts, "error")]
+    wanted += [
+        _expectation(name, "expect_denial_constraint_to_hold", _rule(rule), rule["severity"], rule["name"])
+        for rule in rules.values()
+    ]
+    wanted += [
+        _expectation(name, "expect_dependency_to_hold", _dependency(one), one.get("severity", "warn"), one["id"])
+        for one in found.values()
+    ]
+    return [*wanted, *_sentinels(name, verdict)]
+
+
+def own_results(validated: Any) -> list[Any]:
+    """The results of the expectations that are ours."""
+    return [one for one in validated.results if one.expectation_config.meta == OWN]
+
+
+def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
+    """Built-in expectations that fail with the others: on a rule that is broken, on lines that are missing."""
+    lines = 1 + len(verdict.constraints) + len(verdict.dependencies)
+    outcome = {"column": "outcome"}
+    return [
+        _expectation(
+            name,
+            "expect_table_row_count_to_equal",
+            {"value": lines},
+            "error",
+            description=f"The verdict has {lines} lines: one for the run and one for each rule. {_NOT_ALONE}",
+        ),
+        _expectation(
+            name,
+            "expect_column_values_to_be_in_set",
+            {**outcome, "value_set": ["pass", "warn"]},
+            "error",
+            "error",
+            description=f"No rule of severity error is broken. {_NOT_ALONE}",
+        ),
+        _expectation(
+            name,
+            "expect_column_values_to_be_in_set",
+            {**outcome, "value_set": ["pass", "fail"]},
+            "warn",
+            "warn",
+            description=f"No rule of severity warn is broken. {_NOT_ALONE}",
+        ),
+    ]
+
+
+def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {name: rule[name] for name in ("formula", "kind", "nulls")}
+    return {"constraint": rule["name"], **facts, "sentence": rule["description"], **_tolerance(rule)}
+
+
+def _tolerance(rule: Mapping[str, Any]) -> dict[str, Any]:
+    rows = rule["max_violating_rows"]
+    if isinstance(rows, str):
+        return {"mostly": float(1 - Decimal(rows.rstrip("%")) / 100)}
+    return {"max_new_violations": rule["max_new_violations"] or 0} if rows is None else {"max_violating_rows": rows}
+
+
+def _dependency(one: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {"dependency": one["id"], "dependency_class": one["class"], "formula": one["formula"]}
+    return {**facts, "since": str(one.get("since", ""))}
+
+
+def _expectation(
+    suite_name: str,
+    kind: str,
+    kwargs: Mapping[str, Any],
+    severity: str,
+    key: str = "",
+    *,
+    description: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "id": str(uuid.uuid5(_IDS, f"{suite_name}\n{kind}\n{key}")),
+        "kwargs": dict(kwargs),
+        "severity": _SEVERITIES[severity],
+        "meta": dict(OWN),
+        "description": description,
+    }
+
+
+def _batch_definition(context: AbstractDataContext, name: str, folder: Path) -> BatchDefinition:
+    try:
+        datasource = context.data_sources.get(name)
+    except KeyError:
+        datasource = context.data_sources.add_pandas_filesystem(name, base_directory=folder)
+    try:
+        asset = datasource.get_asset(folder.name)
+    except LookupError:
+        types = dict.fromkeys(COLUMNS, "object")
+        options = {"orient": "records", "lines": True, "dtype": types, "convert_dates": False}
+        asset = datasource.add_json_asset(folder.name, **options)
+    datasource._build_data_connector(asset)  # an open context remembers which files there were
+    try:
+        return asset.get_batch_definition("verdict")
+    except KeyError:
+        # its own way to make one for a path would take no other path at run time
+        partitioner = FileNamePartitionerPath(regex=re.compile(rf".*\{SUFFIX}$"), param_names=())
+        return asset.add_batch_definition("verdict", partitioner=partitioner)
+
+
+def _data_docs() -> UpdateDataDocsAction:
+    return UpdateDataDocsAction(name="dcgate_data_docs")

@@ -1,0 +1,245 @@
+"""The expectations over a stored verdict: a rule holds, a dependency holds, the run is complete.
+
+They judge what the gate counted and never look at the table. What they cannot find in the verdict, or find there in
+another form than the suite's, fails.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from great_expectations.render import LegacyDiagnosticRendererType, LegacyRendererType
+from great_expectations.render.renderer.renderer import renderer
+
+from airflow_dc_provider.checkpoints import rendering
+from airflow_dc_provider.checkpoints.batch import StoredVerdict, read_records
+from spark_jobs.constraints.model import Tolerance
+from spark_jobs.verdict import within
+
+METRIC = "table.dcgate.verdict"
+
+
+class TableDcgateVerdict(TableMetricProvider):
+    """The verdict that a batch holds, read once for all expectations of a suite."""
+
+    metric_name = METRIC
+
+    @metric_value(engine=PandasExecutionEngine)
+    def _pandas(
+        cls,  # noqa: N805  (the decorator makes it a class method)
+        execution_engine: PandasExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],  # noqa: ARG002  (Great Expectations calls it by these names)
+        metrics: dict[str, Any],  # noqa: ARG002
+        runtime_configuration: dict[str, Any],  # noqa: ARG002
+    ) -> StoredVerdict:
+        frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        return read_records(frame.to_dict("records"))
+
+
+class StoredVerdictExpectation(BatchExpectation, ABC):
+    """What the three have in common: one look at the verdict, and how they are shown."""
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
+
+    @abstractmethod
+    def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
+        """The details of the result: ``observed`` in words, and ``problem`` when it fails."""
+
+    @classmethod
+    @abstractmethod
+    def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
+        """What is expected: pieces of text, each with the style that it is shown in."""
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,  # noqa: ARG002  (called by these names)
+        execution_engine: Any = None,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        verdict = metrics[METRIC]
+        details = self.judge(verdict)
+        judged = {name: verdict.run.get(name) for name in ("load_id", "snapshot")}
+        observed = details.pop("observed")
+        return {
+            "success": details["problem"] is None,
+            "result": {"observed_value": observed, "details": {**judged, **details}},
+        }
+
+    @classmethod
+    def _prescriptive_template(cls, renderer_configuration: Any) -> Any:
+        """The atomic form, which is also the text form."""
+        return rendering.atomic(renderer_configuration, cls.prescribe(renderer_configuration.kwargs))
+
+    @classmethod
+    @renderer(renderer_type=LegacyRendererType.PRESCRIPTIVE)
+    def _prescriptive_renderer(cls, configuration: Any = None, result: Any = None, **_: Any) -> list[Any]:
+        given = configuration if configuration is not None else result.expectation_config
+        return rendering.prescription(cls.prescribe(given.kwargs))
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.OBSERVED_VALUE)
+    def _diagnostic_observed_value_renderer(cls, configuration: Any = None, result: Any = None, **_: Any) -> Any:  # noqa: ARG003
+        return rendering.observed(result)
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.UNEXPECTED_STATEMENT)
+    def _diagnostic_unexpected_statement_renderer(
+        cls,
+        configuration: Any = None,
+        result: Any = None,
+        **_: Any,
+    ) -> list[Any]:
+        if result.result.get("details") is None:  # it could not be judged at all: an exception was caught
+            return super()._diagnostic_unexpected_statement_renderer(configuration, result)
+        return rendering.statement(result)
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.UNEXPECTED_TABLE)
+    def _diagnostic_unexpected_table_renderer(cls, configuration: Any = None, result: Any = None, **_: Any) -> Any:  # noqa: ARG003
+        return rendering.examples(result)
+
+
+class ExpectDenialConstraintToHold(StoredVerdictExpectation):
+    """A load brought no more new violations of a rule than are tolerated."""
+
+    constraint: str
+    formula: str
+    kind: str = "deny"
+    nulls: str = "ignore"
+    sentence: str = ""
+    max_new_violations: int | None = None
+    max_violating_rows: int | None = None
+    mostly: float | None = None
+    """The share of the load's rows that must take part in no new violation."""
+
+    domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
+    success_keys: ClassVar[tuple[str, ...]] = (
+        "constraint",
+        "formula",
+        "nulls",
+        "max_new_violations",
+        "max_violating_rows",
+        "mostly",
+    )
+
+    def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
+        """The rule's counts against the tolerance."""
+        rule = verdict.constraints.get(self.constraint)
+        if rule is None:
+            return _missing(f"The verdict says nothing of the rule '{self.constraint}'.")
+        if (rule["formula"], rule["nulls"]) != (self.formula, self.nulls):
+            return _missing(f"The verdict is of another rule of this name: {rule['formula']}, nulls: {rule['nulls']}.")
+        load_rows = verdict.run.get("rows", {}).get("inserted", 0)
+        counts = {name: rule[name] for name in ("new_violations", "violating_rows")}
+        held = within(self._tolerance(), **counts, load_rows=load_rows)
+        problem = None if held else f"Beyond what is tolerated: {rendering.tolerated(self.dict())}."
+        shown = ("new_violations", "removed_violations", "total_violations", "violating_rows", "skipped_null_rows")
+        return {
+            "observed": rendering.counts(rule, load_rows),
+            "problem": problem,
+            **{name: rule[name] for name in shown},
+            "samples": rendering.ordered(rule["samples"]),
+            "worst_rows": rule["worst_rows"],
+            "violations": rule["violations"],
+        }
+
+    @classmethod
+    def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
+        """Name, sentence, formula, tolerance."""
+        nulls = "; NULL equals NULL" if kwargs.get("nulls") == "equal" else ""
+        return [
+            ("name", kwargs.get("constraint", "")),
+            ("sentence", kwargs.get("sentence", "")),
+            ("formula", kwargs.get("formula", "")),
+            ("plain", f"Tolerated in a load: {rendering.tolerated(kwargs)}{nulls}."),
+        ]
+
+    def _tolerance(self) -> Tolerance:
+        if self.mostly is not None:
+            return Tolerance(None, max_violating_share=1 - Decimal(str(self.mostly)))
+        if self.max_violating_rows is not None:
+            return Tolerance(None, max_violating_rows=self.max_violating_rows)
+        return Tolerance(self.max_new_violations or 0)
+
+
+class ExpectDependencyToHold(StoredVerdictExpectation):
+    """A dependency that was found in the data, and is watched, still holds after a load."""
+
+    dependency: str
+    dependency_class: str
+    formula: str
+    since: str = ""
+
+    domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
+    success_keys: ClassVar[tuple[str, ...]] = ("dependency", "formula")
+
+    def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
+        """Whether the verdict has it among those that hold."""
+        found = verdict.dependencies.get(self.dependency)
+        if found is None:
+            return _missing(f"The verdict says nothing of the dependency '{self.dependency}'.")
+        if found["formula"] != self.formula:
+            return _missing(f"The verdict is of another dependency of this name: {found['formula']}.")
+        held = found["outcome"] == "pass"
+        problem = None if held else "The load invalidated it."
+        return {
+            "observed": "holds" if held else "no longer holds",
+            "problem": problem,
+            "samples": rendering.ordered(found.get("samples", [])),
+        }
+
+    @classmethod
+    def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
+        """Name, class, formula, since when."""
+        since = f" It has held since load {kwargs['since']}." if kwargs.get("since") else ""
+        return [
+            ("name", kwargs.get("dependency", "")),
+            ("formula", kwargs.get("formula", "")),
+            ("plain", f"A dependency of class {kwargs.get('dependency_class', '')}, found in the data.{since}"),
+        ]
+
+
+class ExpectGateRunToBeComplete(StoredVerdictExpectation):
+    """The verdict is one, whole, of this table, and has as many rules as the suite."""
+
+    table_name: str
+    rules: int
+    dependencies: int = 0
+
+    domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
+    success_keys: ClassVar[tuple[str, ...]] = ("table_name", "rules", "dependencies")
+
+    def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
+        """Everything that can be wrong with a verdict as a whole."""
+        run, problems = verdict.run, list(verdict.problems)
+        if run and run.get("table") != self.table_name:
+            problems.append(f"It is the verdict of another table: '{run.get('table')}'.")
+        if len(verdict.constraints) != self.rules:
+            problems.append(f"It has {len(verdict.constraints)} rules, and the suite {self.rules}.")
+        if len(verdict.dependencies) != self.dependencies:
+            problems.append(f"It has {len(verdict.dependencies)} dependencies, and the suite {self.dependencies}.")
+        facts = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "notes")}
+        observed = rendering.run_facts(run) if run else "no verdict"
+        return {"observed": observed, "problem": " ".join(problems) or None, **facts}
+
+    @classmethod
+    def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
+        """What a complete run has, and what this checkpoint judges."""
+        dependencies = f" and {kwargs['dependencies']} dependencies" if kwargs.get("dependencies") else ""
+        return [
+            ("name", "The gate's run is complete"),
+            ("plain", f"A verdict of table {kwargs.get('table_name')} over {kwargs.get('rules')} rules{dependencies}."),
+            ("plain", rendering.WHAT_IS_JUDGED),
+        ]
+
+
+def _missing(problem: str) -> dict[str, Any]:
+    return {"observed": "not in the verdict", "problem": problem, "samples": []}

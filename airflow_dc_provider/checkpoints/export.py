@@ -1,0 +1,236 @@
+"""From a verdict to a checkpoint of Great Expectations that was run over it, and its page in Data Docs.
+
+``export_checkpoint`` reads top to bottom: write the batch, see to datasource, suite, validation definition and
+checkpoint, drop old runs, run. Nothing is written that is there already as it should be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from great_expectations.core.run_identifier import RunIdentifier
+from great_expectations.data_context import AbstractDataContext
+from great_expectations.data_context.data_context.context_factory import set_context
+from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
+from great_expectations.validator import validation_graph
+
+from airflow_dc_provider.checkpoints import definitions, rendering
+from airflow_dc_provider.checkpoints.batch import read_lines, safe_name, to_lines
+from airflow_dc_provider.checkpoints.builtin import export_builtin_suite
+from airflow_dc_provider.checkpoints.contexts import Place, opened
+from airflow_dc_provider.checkpoints.guard import PREFIX
+from spark_jobs.errors import RequestError, StateError
+from spark_jobs.verdict import Verdict
+
+KEEP_RUNS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What became of an export."""
+
+    checkpoint: str
+    run: str
+    success: bool
+    """Whether the checkpoint passed."""
+    repeated: bool
+    """Whether this verdict had been exported before, and nothing was written."""
+    docs: str | None
+    """Where the page of this run is; nothing in a context without Data Docs."""
+    index: str | None
+    """Where the start page of Data Docs is."""
+    lines: tuple[str, ...]
+    """What was expected and found, as text."""
+
+
+def export_checkpoint(
+    verdict: Verdict | Mapping[str, Any],
+    context: AbstractDataContext | str | os.PathLike[str],
+    *,
+    newest: bool = False,
+    keep_runs: int | None = KEEP_RUNS,
+    keep_days: float | None = None,
+    export_builtin: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Exported:
+    """Run the checkpoint ``dcgate.<table>`` over a verdict, making or updating what it needs in a context.
+
+    :param verdict: A verdict, or its document.
+    :param context: A file context's folder (a path or fsspec URI; it is made when there is none), or an open context.
+    :param newest: Whether the state has no newer load; otherwise the numbers of snapshots tell.
+    :param keep_runs: How many runs of this table are kept at most.
+    :param keep_days: For how many days a run is kept at most.
+    :param export_builtin: Write the rules that built-in expectations express without loss as the suite
+        ``dcgate.<table>.builtin`` too.
+    :param storage_options: What fsspec needs to reach the folder.
+    """
+    verdict = _checked(verdict)
+    _check_limits(keep_runs, keep_days)
+    with opened(context, storage_options or {}) as place:
+        export = _Export(place, verdict)
+        exported = export.earlier()
+        if exported is None:
+            export.write_batch(newest=newest)
+            export.drop_old_runs(keep_runs, keep_days)
+            exported = export.run()
+        if export_builtin:
+            export_builtin_suite(place.context, f"{export.name}.builtin", verdict)
+        return exported
+
+
+class _Export:
+    """One export of one verdict to an open context."""
+
+    def __init__(self, place: Place, verdict: Verdict) -> None:
+        self.place, self.context, self.verdict = place, place.context, verdict
+        table, load = safe_name(verdict.table), safe_name(verdict.load_id)
+        self.name = f"{PREFIX}{table}"
+        self.folder = place.folder / table
+        self.batch = self.folder / f"{load}{definitions.SUFFIX}"
+        self.latest = self.folder / definitions.LATEST
+        self.run_name = f"{load}_v{verdict.snapshot}"
+        self.data = to_lines(verdict)
+
+    def earlier(self) -> Exported | None:
+        """What an earlier export of the same verdict left, when nothing of it is missing."""
+        if not self.batch.exists() or self.batch.read_bytes() != self.data:
+            return None
+        for key in self._runs():
+            pages = self._pages(key)
+            if key.run_id.run_name == self.run_name and None not in pages:
+                result = self.context.validation_results_store.get(key)
+                return self._exported(key, result, repeated=True)
+        return None
+
+    def write_batch(self, *, newest: bool) -> None:
+        """Write the verdict as a batch; it is also the latest one, unless a newer one was exported before."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _replace(self.batch, self.data)
+        known = read_lines(self.latest.read_bytes()).run if self.latest.exists() else {}
+        if newest or self.verdict.snapshot >= known.get("snapshot", 0):
+            _replace(self.latest, self.data)
+
+    def drop_old_runs(self, keep_runs: int | None, keep_days: float | None) -> None:
+        """Remove the oldest results, an earlier one of this very run, and batches without results.
+
+        Their pages go when Data Docs are updated.
+        """
+        runs = sorted(self._runs(), key=lambda key: key.run_id.run_time, reverse=True)
+        kept = [key for key in runs if key.run_id.run_name != self.run_name]
+        if keep_days is not None:
+            oldest = datetime.now(UTC) - timedelta(days=keep_days)
+            kept = [key for key in kept if key.run_id.run_time >= oldest]
+        if keep_runs is not None:
+            kept = kept[: keep_runs - 1]
+        for key in runs:
+            if key not in kept:
+                self.context.validation_results_store.remove_key(key)
+        loads = {str(key.run_id.run_name).rpartition("_v")[0] for key in kept}
+        needed = {self.batch.name, self.latest.name, *(f"{load}{definitions.SUFFIX}" for load in loads)}
+        for file in self.folder.glob(f"*{definitions.SUFFIX}"):
+            if file.name not in needed:
+                file.unlink()
+
+    def run(self) -> Exported:
+        """Run the checkpoint over this verdict, with the rules that it has; the suite stays that of the latest one."""
+        set_context(self.context)
+        definitions.register_guard(self.context)
+        suite = definitions.suite(self.context, self.name, self.data)
+        checkpoint = definitions.checkpoint(self.context, self.name, self.folder, suite)
+        run_id = RunIdentifier(run_name=self.run_name, run_time=datetime.now(UTC))
+        try:
+            with _without_progress_bars():
+                result = checkpoint.run(batch_parameters={"path": self.batch.name}, run_id=run_id)
+        finally:
+            if (latest := self.latest.read_bytes()) != self.data:
+                definitions.suite(self.context, self.name, latest)
+        ((key, validated),) = result.run_results.items()
+        self._check(key, validated)
+        return self._exported(key, validated, repeated=False)
+
+    def _check(self, key: ValidationResultIdentifier, validated: Any) -> None:
+        """Refuse a result that is not the verdict's, and a page that Great Expectations failed to write."""
+        ours = definitions.own_results(validated)
+        due = definitions.expected(self.name, self.data)
+        if len(ours) != len(due):
+            raise StateError(
+                f"Great Expectations judged {len(ours)} of {len(due)} expectations of checkpoint '{self.name}'.",
+                hint="Look in the log for expectations that could not be loaded.",
+            )
+        broken = bool(self.verdict.broken or self.verdict.dependencies.get("invalidated"))
+        if all(one.success for one in ours) == broken:
+            said = "; ".join(rendering.text_lines([one for one in ours if not one.success])) or "all pass"
+            raise StateError(
+                f"Great Expectations and the verdict of load '{self.verdict.load_id}' disagree: the verdict is "
+                f"'{self.verdict.decision}', and of its expectations: {said}.",
+                hint="Remove the suite from the context and export again; if it stays so, please report it.",
+            )
+        if None in self._pages(key):
+            raise StateError(
+                f"Data Docs have no page of run '{self.run_name}' of checkpoint '{self.name}'.",
+                hint="Great Expectations logs why it could not render it.",
+            )
+
+    def _exported(self, key: ValidationResultIdentifier, validated: Any, *, repeated: bool) -> Exported:
+        sites = self.context.get_docs_sites_urls()
+        return Exported(
+            checkpoint=self.name,
+            run=self.run_name,
+            success=bool(validated.success),
+            repeated=repeated,
+            docs=next(iter(self._pages(key)), None),
+            index=self.place.address(sites[0]["site_url"]) if sites else None,
+            lines=tuple(rendering.text_lines(validated.results)),
+        )
+
+    def _pages(self, key: ValidationResultIdentifier) -> list[str | None]:
+        """Where each site of Data Docs has the page of a run; None where it has none."""
+        return [self.place.address(site["site_url"]) for site in self.context.get_docs_sites_urls(key)]
+
+    def _runs(self) -> list[ValidationResultIdentifier]:
+        keys = self.context.validation_results_store.list_keys()
+        return [key for key in keys if key.expectation_suite_identifier.name == self.name]
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Great Expectations has no way to turn them off for a checkpoint, and a log has no use for them."""
+    real = validation_graph.tqdm
+    validation_graph.tqdm = lambda **given: real(**{**given, "disable": True})
+    try:
+        yield
+    finally:
+        validation_graph.tqdm = real
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, unless it is there already."""
+    if path.exists() and path.read_bytes() == data:
+        return
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def _checked(verdict: Verdict | Mapping[str, Any]) -> Verdict:
+    if isinstance(verdict, Verdict):
+        return verdict
+    try:
+        return Verdict.from_dict(dict(verdict))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(
+            f"This is no verdict document: {error}.", hint="Give the document that the gate stored or printed."
+        ) from error
+
+
+def _check_limits(keep_runs: int | None, keep_days: float | None) -> None:
+    if keep_runs is not None and keep_runs < 1:
+        raise RequestError(f"keep_runs is {keep_runs}, and must be at least 1: the run that is exported.")
+    if keep_days is not None and keep_days < 0:
+        raise RequestError(f"keep_days is {keep_days}, and must not be negative.")

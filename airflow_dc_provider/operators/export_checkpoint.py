@@ -1,0 +1,136 @@
+"""A gate's verdict for those who review quality in Great Expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
+from airflow_dc_provider.operators.base import check_folder, is_open
+from spark_jobs.errors import DcError
+
+# What only a running task needs is imported by it, above all Great Expectations, which takes seconds.
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperatorLink, Context
+
+    from airflow_dc_provider.checkpoints.export import Exported
+
+
+class DcExportCheckpointOperator(BaseOperator):
+    """
+    Run the checkpoint ``dcgate.<table>`` over the stored verdict of a load, and update Data Docs for this run.
+
+    It reports what the gate decided and decides nothing itself: it succeeds also when the checkpoint does not pass.
+    With ``trigger_rule="all_done"`` behind a gate it runs whether that is green or red.
+
+    :param state: The folder of the table's state. (templated)
+    :param load_id: The load whose verdict is exported. (templated)
+    :param context_folder: The folder of a Great Expectations file context, an absolute path or an fsspec URI; it is
+        made when there is none. (templated)
+    :param docs_url: Where the folder of Data Docs' start page is served, for the link on the task. (templated)
+    :param keep_runs: How many runs of the table the context keeps at most.
+    :param keep_days: For how many days it keeps a run at most.
+    :param export_builtin: Write the rules that built-in expectations express without loss as the suite
+        ``dcgate.<table>.builtin`` too.
+    :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
+    :param context_conn_id: The Airflow connection with the credentials of the context's filesystem.
+    """
+
+    template_fields: Sequence[str] = ("state", "load_id", "context_folder", "docs_url")
+    operator_extra_links: ClassVar[tuple[BaseOperatorLink, ...]] = (DataDocsLink(),)
+
+    def __init__(
+        self,
+        *,
+        state: str,
+        context_folder: str,
+        load_id: str = "{{ run_id }}",
+        docs_url: str | None = None,
+        keep_runs: int | None = 50,
+        keep_days: float | None = None,
+        export_builtin: bool = False,
+        state_conn_id: str | None = None,
+        context_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.state = state
+        self.load_id = load_id
+        self.context_folder = context_folder
+        self.docs_url = docs_url
+        self.keep_runs = keep_runs
+        self.keep_days = keep_days
+        self.export_builtin = export_builtin
+        self.state_conn_id = state_conn_id
+        self.context_conn_id = context_conn_id
+        for name in ("state", "context_folder"):
+            if not is_open(getattr(self, name)):
+                check_folder(name, getattr(self, name))
+        for name, least in (("keep_runs", 1), ("keep_days", 0)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float) or value < least):
+                raise ValueError(f"{name} is {value!r}, and must be at least {least}, or None.")
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Export, say what the checkpoint found, and hand the page's address on."""
+        try:
+            exported = self._export()
+        except DcError as error:
+            raise DcGateError(error.message, hint=error.hint) from error
+        for line in exported.lines:
+            self.log.info("%s", line)
+        outcome = "passes" if exported.success else "does not pass"
+        again = ", exported before: nothing was written" if exported.repeated else ""
+        self.log.info("Checkpoint %s, run %s: %s%s.", exported.checkpoint, exported.run, outcome, again)
+        page = page_address(exported.docs, exported.index, self.docs_url)
+        self.log.info("Data Docs: %s", page)
+        context["ti"].xcom_push(key=DATA_DOCS, value=page)
+        return {
+            "checkpoint": exported.checkpoint,
+            "run": exported.run,
+            "success": exported.success,
+            "repeated": exported.repeated,
+            "data_docs": page,
+        }
+
+    def _export(self) -> Exported:
+        from airflow_dc_provider.credentials import state_access
+        from spark_jobs.state.storage import Storage
+        from spark_jobs.stored import find_load, verdict_of
+
+        for name in ("state", "context_folder"):
+            check_folder(name, getattr(self, name))
+        storage = Storage(self.state, state_access(self.state_conn_id).options)
+        snapshot, load = find_load(storage, str(self.load_id))
+        return _exporter()(
+            verdict_of(storage, load),
+            self.context_folder,
+            newest=load.number == max(one.number for one in snapshot.loads),
+            keep_runs=self.keep_runs,
+            keep_days=self.keep_days,
+            export_builtin=self.export_builtin,
+            storage_options=state_access(self.context_conn_id).options,
+        )
+
+
+def page_address(page: str | None, index: str | None, docs_url: str | None) -> str | None:
+    """Where people find a page: below ``docs_url``, as it lies below the start page."""
+    if page is None or index is None or docs_url is None:
+        return page
+    return f"{docs_url.rstrip('/')}/{page.removeprefix(index.rpartition('/')[0]).lstrip('/')}"
+
+
+def _exporter() -> Any:
+    try:
+        from airflow_dc_provider.checkpoints.export import export_checkpoint
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "great_expectations":
+            raise
+        raise DcGateError(
+            "Great Expectations is not installed where this task runs.",
+            hint="pip install 'airflow-dc-provider[gx]'",
+        ) from error
+    return export_checkpoint

@@ -1,0 +1,34 @@
+"""Contexts of Great Expectations for tests, each in a folder of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a context comes to be."""
+    return tmp_path / "quality"
+
+
+@pytest.fixture
+def open_context(folder: Path) -> Callable[[], Any]:
+    """Open the context afresh, as another process would."""
+    import great_expectations as gx
+
+    return lambda: gx.get_context(mode="file", project_root_dir=folder)
+
+
+def files_of(folder: Path) -> dict[str, tuple[str, int]]:
+    """The files of a context, each with a checksum and the time of its last change."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            found[name] = (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+    return found
