@@ -124,6 +124,9 @@ def page_address(page: str | None, index: str | None, docs_url: str | None) -> s
 
 
 def _exporter() -> Any:
+    import logging
+
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it tells of every file that it reads
     try:
         from airflow_dc_provider.checkpoints.export import export_checkpoint
     except ModuleNotFoundError as error:

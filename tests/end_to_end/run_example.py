@@ -15,12 +15,12 @@ from typing import Any
 from dags_examples.demo import airflow_environment, example_dag, run_load
 
 
-def xcom(run_id: str) -> dict[str, Any]:
+def xcom(run_id: str, task_id: str) -> dict[str, Any]:
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        found = session.scalars(XComModel.get_many(run_id=run_id, dag_ids="tax_gate", task_ids="gate"))
+        found = session.scalars(XComModel.get_many(run_id=run_id, dag_ids="tax_gate", task_ids=task_id))
         return {one.key: XComModel.deserialize_value(one) for one in found}
 
 
@@ -33,7 +33,8 @@ def main(output: Path, loads: list[str]) -> None:
     for load in loads:
         outcome = run_load(dag, load, output)
         verdict = outcome.verdict.to_dict() if outcome.verdict else None
-        outcomes[load] = {"tasks": outcome.tasks, "verdict": verdict, "xcom": xcom(outcome.run_id)}
+        outcomes[load] = {"tasks": outcome.tasks, "verdict": verdict, "xcom": xcom(outcome.run_id, "gate")}
+        outcomes[load]["data_docs"] = xcom(outcome.run_id, "data_docs")
     (output / "outcomes.json").write_text(json.dumps(outcomes))
 
 

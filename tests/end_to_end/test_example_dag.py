@@ -34,14 +34,24 @@ def outcomes(output: Path, repository: Path) -> dict[str, Any]:
 
 def test_a_clean_load_passes_and_is_published(outcomes, output):
     monday = outcomes["monday"]
-    assert monday["tasks"] == {"load": "success", "gate": "success", "publish": "success"}
+    assert monday["tasks"] == {
+        "load": "success",
+        "gate": "success",
+        "publish": "success",
+        "data_docs": "success",
+    }
     assert monday["verdict"]["decision"] == "pass"
     assert monday["verdict"]["rows"] == {"inserted": 20_000, "deleted": 0, "total": 20_000}
     assert (output / "data" / "published" / "monday.parquet").exists()
 
 
 def test_a_broken_load_closes_the_gate_and_is_not_published(outcomes, output):
-    assert outcomes["wednesday"]["tasks"] == {"load": "success", "gate": "failed", "publish": "upstream_failed"}
+    assert outcomes["wednesday"]["tasks"] == {
+        "load": "success",
+        "gate": "failed",
+        "publish": "upstream_failed",
+        "data_docs": "success",
+    }
     assert not (output / "data" / "published" / "wednesday.parquet").exists()
 
 
@@ -64,6 +74,16 @@ def test_the_summary_is_in_xcom_also_after_the_failure(outcomes):
     assert red["verdict"]["decision"] == "fail"
     counted = {rule["name"]: rule["new_violations"] for rule in outcomes["wednesday"]["verdict"]["constraints"]}
     assert {name: one["new_violations"] for name, one in red["verdict"]["constraints"].items()} == counted
+
+
+def test_both_verdicts_are_in_data_docs_and_linked_from_their_tasks(outcomes, output):
+    for load, run in (("monday", "monday_v1"), ("wednesday", "wednesday_v2")):
+        pushed = outcomes[load]["data_docs"]
+        assert pushed["return_value"]["success"] is (load == "monday")
+        assert f"/dcgate/tax/{run}/" in pushed["data_docs"]
+        assert Path(pushed["data_docs"].removeprefix("file://")).exists()
+        assert pushed["_link_DataDocsLink"] == pushed["data_docs"]
+    assert (output / "data" / "quality" / "gx" / "great_expectations.yml").exists()
 
 
 def test_nothing_of_the_exchange_is_left_in_the_state(outcomes, output):

@@ -40,16 +40,21 @@ def test_airflow_finds_the_provider_and_its_modules():
     for entry in found.data["operators"]:
         for module in entry["python-modules"]:
             import_module(module)
+    (link,) = found.data["extra-links"]
+    module, _, name = link.rpartition(".")
+    assert hasattr(import_module(module), name)
 
 
 def test_a_dag_with_all_operators_loads_nothing_heavy():
     alone = modules_after("from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator")
     dag = """
 from airflow.sdk import DAG
+from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator
 from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.operators.maintain import DcMaintainOperator
 from airflow_dc_provider.operators.retract import DcRetractLoadOperator
 with DAG("d", schedule=None):
+    DcExportCheckpointOperator(task_id="data_docs", state="/state", context_folder="/quality")
     DcRetractLoadOperator(task_id="retract", state="/state", load_id="one")
     DcMaintainOperator(task_id="rebuild", action="rebuild", state="/state", table={"path": "/table"})
     DcGateOperator(
