@@ -24,6 +24,8 @@ def plain(value: Any, width: int = MAX_VALUE) -> str:
     if value is None:
         return "NULL"
     text = value if isinstance(value, str) else str(value)
+    if len(text) <= width and text.isprintable():
+        return text
     cut = text[: width + 1]
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in cut)
     if len(text) <= width and len(shown) <= width:

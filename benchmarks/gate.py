@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from benchmarks.checkpoints import checkpoints
 from benchmarks.history import History, history
 from benchmarks.import_cost import measure
 from benchmarks.joins import cache_old, count_by_joins
@@ -54,7 +55,7 @@ RULES = {
     ],
 }
 GIB = 2**30
-PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "apache-airflow")
+PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "apache-airflow", "great-expectations")
 
 
 @dataclass(slots=True)
@@ -238,6 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
         lines += history(run, *((1, 5) if options.quick else (5, 200)))
         spark.stop()
         lines += parsing(folder, 2 if options.quick else 7)
+        lines += checkpoints(folder, *((1, 2) if options.quick else (5, 50)))
     print(f"{circumstances(options.rows)}\n")
     print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")
     print(*lines, sep="\n")

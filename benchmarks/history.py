@@ -111,11 +111,13 @@ def replacing(run: History, rounds: int) -> list[Line]:
         "replacing an older load": [],
         "taking an older load out": [],
     }
-    for one in range(rounds + 1):
-        name = f"again{one}"
+    for one in range(3 * rounds + 1):  # a limit of 1 asks for more than a few rounds
+        name = f"new{one}"
         seconds["apply"].append(run.apply(run.new(), name))
         seconds["replacing the newest load"].append(run.apply(run.new(), name))
         seconds["taking the newest load out"].append(run.retract(name))
+    for one in range(rounds + 1):
+        name = f"again{one}"
         run.apply(run.new(), name)
         run.apply(run.new())
         seconds["replacing an older load"].append(run.apply(run.new(), name))

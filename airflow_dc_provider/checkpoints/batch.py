@@ -16,7 +16,7 @@ from typing import Any
 from spark_jobs.verdict import SCHEMA_VERSION, ConstraintVerdict, Verdict
 
 COLUMNS = ("record", "name", "outcome", "document")
-MAX_EXAMPLES = 10
+MAX_EXAMPLES = 5
 _SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _MAX_NAME = 100
 

@@ -29,7 +29,7 @@ LATEST = f"~latest{SUFFIX}"
 OWN = {"owner": "dcgate"}
 _SEVERITIES = {"error": "critical", "warn": "warning"}
 _IDS = uuid.UUID("5d1b6f0a-3a5e-4a0e-9f0a-0c6d2f1f8f11")
-_NOT_ALONE = "It needs no class of the package, so a process without the package notices it too."
+_NOT_ALONE = "A built-in check on top of the others, in case they cannot be loaded."
 
 
 def register_guard(context: AbstractDataContext) -> None:
@@ -114,7 +114,7 @@ def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
             {**outcome, "value_set": ["pass", "warn"]},
             "error",
             "error",
-            description=f"No rule of severity error is broken. {_NOT_ALONE}",
+            description=f"No line of the verdict says fail: no rule of severity error is broken. {_NOT_ALONE}",
         ),
         _expectation(
             name,
@@ -122,7 +122,7 @@ def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
             {**outcome, "value_set": ["pass", "fail"]},
             "warn",
             "warn",
-            description=f"No rule of severity warn is broken. {_NOT_ALONE}",
+            description=f"No line of the verdict says warn: no rule of severity warn is broken. {_NOT_ALONE}",
         ),
     ]
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.metadata_types import FailureSeverity
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from great_expectations.render import LegacyDiagnosticRendererType, LegacyRendererType
@@ -51,12 +52,18 @@ class StoredVerdictExpectation(BatchExpectation, ABC):
 
     @abstractmethod
     def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
-        """The details of the result: ``observed`` in words, and ``problem`` when it fails."""
+        """The details of the result: ``observed`` in words, perhaps as ``facts`` too; ``problem`` when it fails."""
 
     @classmethod
     @abstractmethod
     def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
         """What is expected: pieces of text, each with the style that it is shown in."""
+
+    @classmethod
+    def _pieces(cls, configuration: Any) -> list[tuple[str, str]]:
+        """What is expected, and that a failure is only a warning."""
+        name, *rest = cls.prescribe(configuration.kwargs)
+        return [name, ("badge", "severity warn" if configuration.severity == FailureSeverity.WARNING else ""), *rest]
 
     def _validate(
         self,
@@ -76,13 +83,14 @@ class StoredVerdictExpectation(BatchExpectation, ABC):
     @classmethod
     def _prescriptive_template(cls, renderer_configuration: Any) -> Any:
         """The atomic form, which is also the text form."""
-        return rendering.atomic(renderer_configuration, cls.prescribe(renderer_configuration.kwargs))
+        given = renderer_configuration.configuration or renderer_configuration.result.expectation_config
+        return rendering.atomic(renderer_configuration, cls._pieces(given))
 
     @classmethod
     @renderer(renderer_type=LegacyRendererType.PRESCRIPTIVE)
     def _prescriptive_renderer(cls, configuration: Any = None, result: Any = None, **_: Any) -> list[Any]:
         given = configuration if configuration is not None else result.expectation_config
-        return rendering.prescription(cls.prescribe(given.kwargs))
+        return rendering.prescription(cls._pieces(given))
 
     @classmethod
     @renderer(renderer_type=LegacyDiagnosticRendererType.OBSERVED_VALUE)
@@ -91,14 +99,7 @@ class StoredVerdictExpectation(BatchExpectation, ABC):
 
     @classmethod
     @renderer(renderer_type=LegacyDiagnosticRendererType.UNEXPECTED_STATEMENT)
-    def _diagnostic_unexpected_statement_renderer(
-        cls,
-        configuration: Any = None,
-        result: Any = None,
-        **_: Any,
-    ) -> list[Any]:
-        if result.result.get("details") is None:  # it could not be judged at all: an exception was caught
-            return super()._diagnostic_unexpected_statement_renderer(configuration, result)
+    def _diagnostic_unexpected_statement_renderer(cls, configuration: Any = None, result: Any = None, **_: Any) -> Any:  # noqa: ARG003
         return rendering.statement(result)
 
     @classmethod
@@ -139,15 +140,17 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
             return _missing(f"The verdict is of another rule of this name: {rule['formula']}, nulls: {rule['nulls']}.")
         load_rows = verdict.run.get("rows", {}).get("inserted", 0)
         counts = {name: rule[name] for name in ("new_violations", "violating_rows")}
+        facts = rendering.counts(rule, load_rows)
         held = within(self._tolerance(), **counts, load_rows=load_rows)
         problem = None if held else f"Beyond what is tolerated: {rendering.tolerated(self.dict())}."
         shown = ("new_violations", "removed_violations", "total_violations", "violating_rows", "skipped_null_rows")
         return {
-            "observed": rendering.counts(rule, load_rows),
+            "observed": f"{facts[0]} {', '.join(facts[1:])}",
+            "facts": facts,
             "problem": problem,
             **{name: rule[name] for name in shown},
-            "samples": rendering.ordered(rule["samples"]),
-            "worst_rows": rule["worst_rows"],
+            "samples": rendering.packed(rule["samples"]),
+            "worst_rows": rule["worst_rows"][:3],
             "violations": rule["violations"],
         }
 
@@ -193,7 +196,7 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
         return {
             "observed": "holds" if held else "no longer holds",
             "problem": problem,
-            "samples": rendering.ordered(found.get("samples", [])),
+            "samples": rendering.packed(found.get("samples", [])),
         }
 
     @classmethod
@@ -226,9 +229,10 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
             problems.append(f"It has {len(verdict.constraints)} rules, and the suite {self.rules}.")
         if len(verdict.dependencies) != self.dependencies:
             problems.append(f"It has {len(verdict.dependencies)} dependencies, and the suite {self.dependencies}.")
-        facts = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "notes")}
-        observed = rendering.run_facts(run) if run else "no verdict"
-        return {"observed": observed, "problem": " ".join(problems) or None, **facts}
+        facts = rendering.run_facts(run) if run else ["no verdict"]
+        observed = "; ".join([rendering.where(run), *facts] if run else facts)
+        known = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "notes")}
+        return {"observed": observed, "facts": facts, "problem": " ".join(problems) or None, **known}
 
     @classmethod
     def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
@@ -237,9 +241,9 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
         return [
             ("name", "The gate's run is complete"),
             ("plain", f"A verdict of table {kwargs.get('table_name')} over {kwargs.get('rules')} rules{dependencies}."),
-            ("plain", rendering.WHAT_IS_JUDGED),
+            ("note", rendering.WHAT_IS_JUDGED),
         ]
 
 
 def _missing(problem: str) -> dict[str, Any]:
-    return {"observed": "not in the verdict", "problem": problem, "samples": []}
+    return {"observed": "not in the verdict", "problem": problem}

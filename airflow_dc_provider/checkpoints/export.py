@@ -7,8 +7,7 @@ checkpoint, drop old runs, run. Nothing is written that is there already as it s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,13 +17,13 @@ from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context import AbstractDataContext
 from great_expectations.data_context.data_context.context_factory import set_context
 from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
-from great_expectations.validator import validation_graph
 
 from airflow_dc_provider.checkpoints import definitions, rendering
 from airflow_dc_provider.checkpoints.batch import read_lines, safe_name, to_lines
 from airflow_dc_provider.checkpoints.builtin import export_builtin_suite
 from airflow_dc_provider.checkpoints.contexts import Place, opened
 from airflow_dc_provider.checkpoints.guard import PREFIX
+from airflow_dc_provider.checkpoints.running import running
 from spark_jobs.errors import RequestError, StateError
 from spark_jobs.verdict import Verdict
 
@@ -102,9 +101,11 @@ class _Export:
         if not self.batch.exists() or self.batch.read_bytes() != self.data:
             return None
         for key in self._runs():
-            pages = self._pages(key)
-            if key.run_id.run_name == self.run_name and None not in pages:
-                result = self.context.validation_results_store.get(key)
+            if key.run_id.run_name == self.run_name and None not in self._pages(key):
+                try:
+                    result = self.context.validation_results_store.get(key)
+                except ValueError:  # it was cut when a process died, and is made anew
+                    return None
                 return self._exported(key, result, repeated=True)
         return None
 
@@ -145,14 +146,23 @@ class _Export:
         checkpoint = definitions.checkpoint(self.context, self.name, self.folder, suite)
         run_id = RunIdentifier(run_name=self.run_name, run_time=datetime.now(UTC))
         try:
-            with _without_progress_bars():
+            with running(self.context):
                 result = checkpoint.run(batch_parameters={"path": self.batch.name}, run_id=run_id)
+            ((key, validated),) = result.run_results.items()
+            self._check(key, validated)
+        except BaseException:
+            self._forget()
+            raise
         finally:
             if (latest := self.latest.read_bytes()) != self.data:
                 definitions.suite(self.context, self.name, latest)
-        ((key, validated),) = result.run_results.items()
-        self._check(key, validated)
         return self._exported(key, validated, repeated=False)
+
+    def _forget(self) -> None:
+        """Remove what a failed run left, so that the next export does not take it for done."""
+        for key in self._runs():
+            if key.run_id.run_name == self.run_name:
+                self.context.validation_results_store.remove_key(key)
 
     def _check(self, key: ValidationResultIdentifier, validated: Any) -> None:
         """Refuse a result that is not the verdict's, and a page that Great Expectations failed to write."""
@@ -196,17 +206,6 @@ class _Export:
     def _runs(self) -> list[ValidationResultIdentifier]:
         keys = self.context.validation_results_store.list_keys()
         return [key for key in keys if key.expectation_suite_identifier.name == self.name]
-
-
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Great Expectations has no way to turn them off for a checkpoint, and a log has no use for them."""
-    real = validation_graph.tqdm
-    validation_graph.tqdm = lambda **given: real(**{**given, "disable": True})
-    try:
-        yield
-    finally:
-        validation_graph.tqdm = real
 
 
 def _replace(path: Path, data: bytes) -> None:

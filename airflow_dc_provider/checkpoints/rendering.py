@@ -1,13 +1,13 @@
 """How the expectations are shown: in Data Docs, in Great Expectations' atomic form, and as text.
 
-Everything that comes from data passes through ``plain`` (one line, cut) and is escaped exactly once: cells of a table
-here, because Great Expectations shows them as they are; parameters of a template by Great Expectations.
+Everything that comes from data passes through ``plain`` (one line, cut) and becomes a parameter of a template, never
+a part of one: Great Expectations escapes parameters, once, and does not look for parameters in them.
 """
 
 from __future__ import annotations
 
-import html
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,17 +17,29 @@ from great_expectations.render.renderer_configuration import RendererValueType
 from airflow_dc_provider.report import MAX_TEXT, counted, plain, row_name
 
 WHAT_IS_JUDGED = (
-    "Judged is the verdict that the gate stored for this load. To run the checkpoint again judges that verdict again, "
+    "Judged is the verdict that the gate stored for this load. Running the checkpoint again judges that verdict again, "
     "and does not look at the table."
 )
+Pieces = Sequence[tuple[str, str]]
+"""Texts, each with the style that it is shown in."""
+_MAX_PIECE = 4 * MAX_TEXT
+_MAX_LOAD = 100
 _STYLES: dict[str, dict[str, Any]] = {
-    "name": {"tag": "strong", "styling": {"classes": ["d-block"]}},
-    "sentence": {"tag": "span", "styling": {"classes": ["d-block"]}},
-    "formula": {"tag": "code", "styling": {"classes": ["d-block"], "styles": {"white-space": "pre-wrap"}}},
-    "plain": {"tag": "small", "styling": {"classes": ["d-block", "text-muted"]}},
-    "problem": {"tag": "strong", "styling": {"classes": ["d-block", "mt-2", "text-danger"]}},
+    "name": {"tag": "strong", "classes": ["mr-2"]},
+    "badge": {"classes": ["badge", "badge-warning"]},
+    "sentence": {"classes": ["d-block"]},
+    "formula": {"tag": "code", "classes": ["d-block"]},
+    "plain": {"tag": "small", "classes": ["d-block", "text-muted"]},
+    "note": {"classes": ["d-block", "alert", "alert-info", "px-2", "py-1", "mt-2", "mb-0"]},
+    "fact": {"tag": "strong", "classes": ["d-block"]},
+    "problem": {"tag": "strong", "classes": ["d-block", "mt-2", "text-danger"]},
+    "column": {"tag": "small", "classes": ["d-block", "px-1", "text-muted"]},
+    "value": {},
+    "differs": {"tag": "strong"},
 }
-_TABLE = {"body": {"classes": ["table", "table-bordered", "table-sm", "mt-2"]}}
+_TABLE = {"body": {"classes": ["table", "table-bordered", "table-sm", "w-auto", "mt-2", "mb-0"]}}
+_PARTED = {"border-left": "3px solid #adb5bd"}
+_MAX_UNBROKEN = 24
 
 
 def tolerated(expected: Mapping[str, Any]) -> str:
@@ -40,19 +52,20 @@ def tolerated(expected: Mapping[str, Any]) -> str:
     return counted(expected.get("max_new_violations") or 0, "new violation")
 
 
-def counts(rule: Mapping[str, Any], load_rows: int) -> str:
-    """What a load did to a rule, in one line."""
-    return (
-        f"{counted(rule['new_violations'], 'new violation')} by {rule['violating_rows']:,} of the load's "
-        f"{counted(load_rows, 'row')}, {rule['removed_violations']:,} removed, {rule['total_violations']:,} in all"
-    )
+def counts(rule: Mapping[str, Any], load_rows: int) -> list[str]:
+    """What a load did to a rule."""
+    return [
+        counted(rule["new_violations"], "new violation"),
+        f"by {rule['violating_rows']:,} of the load's {counted(load_rows, 'row')}",
+        f"{rule['removed_violations']:,} removed",
+        f"{rule['total_violations']:,} in all",
+    ]
 
 
-def run_facts(run: Mapping[str, Any]) -> str:
-    """Which load, which snapshot, how many rules, what was decided."""
+def run_facts(run: Mapping[str, Any]) -> list[str]:
+    """What was decided, over how many rules and rows."""
     inserted, deleted, total = (run.get("rows", {}).get(name, 0) for name in ("inserted", "deleted", "total"))
     facts = [
-        f"load {plain(run.get('load_id'))}, snapshot {run.get('snapshot')}",
         f"{counted(run.get('constraints', 0), 'rule')}, decision {run.get('decision')}",
         f"rows: {inserted:,} inserted, {deleted:,} deleted, {total:,} in all",
     ]
@@ -60,21 +73,26 @@ def run_facts(run: Mapping[str, Any]) -> str:
         facts.append("it replaced an earlier attempt")
     if run.get("discarded"):
         facts.append("discarded: its rows are not in the state")
-    return "; ".join(facts)
+    return facts
 
 
-def atomic(configuration: Any, pieces: Sequence[tuple[str, str]]) -> Any:
+def where(run: Mapping[str, Any]) -> str:
+    """Which load, which snapshot."""
+    return f"load {plain(run.get('load_id'), _MAX_LOAD)}, snapshot {run.get('snapshot')}"
+
+
+def atomic(configuration: Any, pieces: Pieces) -> Any:
     """The pieces as one template with parameters."""
-    shown = [(f"{style}_{place}", text) for place, (style, text) in enumerate(pieces) if text]
-    for name, text in shown:
+    shown = _named(pieces)
+    for name, (_, text) in shown.items():
         configuration.add_param(name=name, param_type=RendererValueType.STRING, value=text)
-    configuration.template_str = " ".join(f"${name}" for name, _ in shown)
+    configuration.template_str = _template(shown)
     return configuration
 
 
-def prescription(pieces: Sequence[tuple[str, str]]) -> list[RenderedStringTemplateContent]:
-    """The pieces, each on a line of its own."""
-    return [_text(text, style) for style, text in pieces if text]
+def prescription(pieces: Pieces) -> list[RenderedStringTemplateContent]:
+    """What is expected, as one block: lists of expectations make a point of each."""
+    return [_block(pieces)]
 
 
 def observed(result: Any) -> Any:
@@ -82,59 +100,53 @@ def observed(result: Any) -> Any:
     details = result.result.get("details")
     if details is None:
         return "--"
-    where = f"Load {plain(details.get('load_id'))}, snapshot {details.get('snapshot')}"
-    return [_text(str(result.result["observed_value"]), "sentence"), _text(where, "plain")]
+    first, *more = details.get("facts") or [result.result["observed_value"]]
+    pieces = [("fact", first), *(("sentence", fact) for fact in more), ("plain", where(details))]
+    return _block(pieces, own={"min-width": "11em"})
 
 
 def statement(result: Any) -> list[RenderedStringTemplateContent]:
     """Why it failed, the worst rows, where the rest is, what else is to be known."""
-    details = result.result["details"]
-    lines = [_text(details["problem"], "problem")] if details["problem"] else []
+    details = result.result.get("details")
+    if details is None:
+        return [_block([("problem", f"It could not be judged: {_exception(result.exception_info)}")])]
+    pieces = [("problem", details["problem"] or "")]
     if details.get("worst_rows"):
-        worst = (
-            f"{row_name(one['row'])} ({counted(one['violations'], 'violation')})" for one in details["worst_rows"][:3]
-        )
-        lines.append(_text(f"Worst rows: {'; '.join(worst)}", "plain"))
+        worst = (f"{row_name(one['row'])} ({counted(one['violations'], 'violation')})" for one in details["worst_rows"])
+        pieces.append(("plain", f"Worst rows: {'; '.join(worst)}"))
+    if details.get("skipped_null_rows"):
+        pieces.append(("plain", f"Passed over because of a NULL: {counted(details['skipped_null_rows'], 'row')}"))
     if details.get("violations"):
-        lines.append(_text(f"Violations (Parquet): {plain(details['violations'], MAX_TEXT)}", "plain"))
-    lines += [_text(plain(note, MAX_TEXT), "plain") for note in details.get("notes") or ()]
-    return lines
+        pieces.append(("plain", f"Violations (Parquet): {plain(details['violations'], MAX_TEXT)}"))
+    pieces += [("sentence", f"Note: {plain(note, MAX_TEXT)}") for note in details.get("notes") or ()]
+    return [_block(pieces)] if any(text for _, text in pieces) else []
 
 
-def ordered(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Examples as results keep them: key first, then what the rule reads; in lists, since results sort names."""
-    return [
-        {
-            side: {"cells": [*(one.get("row") or {}).items(), *(one.get("values") or {}).items()], "rows": one["rows"]}
-            for side, one in sample.items()
-            if one
-        }
-        for sample in samples
-    ]
+def packed(samples: Sequence[Mapping[str, Any]]) -> str:
+    """Examples as results keep them: as one text, since results sort names and are slow with much that is nested."""
+    return json.dumps([{side: _listed(one) for side, one in sample.items() if one} for sample in samples])
 
 
 def examples(result: Any) -> list[RenderedTableContent] | None:
     """The example violations: a line each, the two rows side by side, what differs in bold."""
-    samples = (result.result.get("details") or {}).get("samples")
+    samples = json.loads((result.result.get("details") or {}).get("samples", "[]"))
     if not samples:
         return None
     sides = [side for side in ("t", "s") if any(side in one for one in samples)]
-    columns = {
-        side: list(dict.fromkeys(name for one in samples if side in one for name, _ in one[side]["cells"]))
-        for side in sides
-    }
-    header = [_escaped(f"{side}.{column}") for side in sides for column in columns[side]]
-    alike = any(one[side]["rows"] > 1 for one in samples for side in sides if side in one)
-    if alike:
-        header += [f"rows like {side}" for side in sides]
-    table = []
-    for sample in samples:
-        values = {side: dict(sample[side]["cells"]) if side in sample else {} for side in sides}
-        cells = [_cell(values, side, column) for side in sides for column in columns[side]]
-        if alike:
-            cells += [f"{sample[side]['rows']:,}" if side in sample else "" for side in sides]
-        table.append(cells)
-    return [RenderedTableContent(content_block_type="table", header_row=header, table=table, styling=_TABLE)]
+    alike = any(row["rows"] > 1 for one in samples for row in one.values())
+    header: list[Any] = []
+    table: list[list[Any]] = [[] for _ in samples]
+    for side in sides:
+        rows = [one[side] for one in samples if side in one]
+        columns = list(dict.fromkeys(name for row in rows for name, _ in (*row["row"], *row["values"])))
+        titles = [f"{side}.{plain(column)}" for column in columns] + [f"rows like {side}"] * alike
+        header += [_cell(("column", title)) for title in titles]
+        for line, one in zip(table, samples, strict=True):
+            first, *more = _row(one, side, columns)[: len(titles)]
+            line += [_cell(first, parted=bool(line)), *map(_cell, more)]
+    about = ": the rows t and s of a violation side by side, what differs in bold" if len(sides) > 1 else ""
+    title = _block([("plain", f"{counted(len(samples), 'example')}{about}")])
+    return [RenderedTableContent(header=title, header_row=header, table=table, styling=_TABLE)]
 
 
 def text_lines(results: Sequence[Any]) -> list[str]:
@@ -152,21 +164,59 @@ def text_lines(results: Sequence[Any]) -> list[str]:
     return lines
 
 
-def _cell(values: Mapping[str, Mapping[str, Any]], side: str, column: str) -> str:
-    if column not in values[side]:
-        return ""
-    value = values[side][column]
-    differs = any(column in other and other[column] != value for other in values.values())
-    text = _escaped(value)
-    return f"<strong>{text}</strong>" if differs else text
+def _exception(info: Mapping[str, Any]) -> str:
+    """What was raised, here or by metrics; Great Expectations itself would show it without escaping it."""
+    raised = [info] if "raised_exception" in info else list(info.values())
+    return "; ".join(dict.fromkeys(str(one.get("exception_message")) for one in raised))
 
 
-def _escaped(value: Any) -> str:
-    return html.escape(plain(value))
+def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
+    parts = {part: list((row.get(part) or {}).items()) for part in ("row", "values")}
+    return {**parts, "rows": row.get("rows") or 1}
 
 
-def _text(text: str, style: str) -> RenderedStringTemplateContent:
+def _row(sample: Mapping[str, Any], side: str, columns: Sequence[str]) -> list[tuple[str, str]]:
+    """One row of an example, and how many are like it; rows differ in what the rule reads, their keys always do."""
+    row = sample.get(side, {"row": [], "values": [], "rows": 0})
+    shown, read = dict([*row["row"], *row["values"]]), dict(row["values"])
+    others = [dict(one["values"]) for one in sample.values()]
+    differing = {name for name in read if any(name in one and one[name] != read[name] for one in others)}
+    cells = [
+        ("differs" if column in differing else "value", plain(shown[column]) if column in shown else "")
+        for column in columns
+    ]
+    return [*cells, ("value", f"{row['rows']:,}")]
+
+
+def _cell(piece: tuple[str, str], *, parted: bool = False) -> RenderedStringTemplateContent:
+    """A name or value of an example; short ones stay on one line, and a stroke parts the second row from the first."""
+    own = {"white-space": "nowrap"} if len(piece[1]) <= _MAX_UNBROKEN else {"min-width": "8em"}
+    return _block([piece], own=own, cell=_PARTED if parted else None)
+
+
+def _named(pieces: Pieces) -> dict[str, tuple[str, str]]:
+    """The pieces that say something, each with a name that a template can refer to."""
+    return {f"{style}_{place}": (style, plain(text, _MAX_PIECE)) for place, (style, text) in enumerate(pieces) if text}
+
+
+def _template(names: Iterable[str]) -> str:
+    return " ".join(f"${name}" for name in names)
+
+
+def _block(
+    pieces: Pieces, *, own: Mapping[str, str] | None = None, cell: Mapping[str, str] | None = None
+) -> RenderedStringTemplateContent:
+    """The pieces as Data Docs show them, with styles of the block's own and of the table's cell around it."""
+    shown = _named(pieces)
     return RenderedStringTemplateContent(
-        content_block_type="string_template",
-        string_template={"template": "$text", "params": {"text": text}, **_STYLES[style]},
+        string_template={
+            "template": _template(shown),
+            "params": {name: text for name, (_, text) in shown.items()},
+            "tag": "div",
+            "styling": {
+                "params": {name: _STYLES[style] for name, (style, _) in shown.items()},
+                "styles": {"overflow-wrap": "anywhere", **(own or {})},
+            },
+        },
+        styling={"parent": {"styles": cell}} if cell else None,
     )
