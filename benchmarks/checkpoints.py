@@ -62,7 +62,7 @@ def checkpoints(folder: Path, rounds: int, loads: int) -> list[Line]:
     """One more export to a context with a history of several tables, against the first one."""
     context = folder / "quality"
     first = _exports(folder, context, [1])
-    _fill(folder, context, loads)
+    _fill(context, loads)
     later = _exports(folder, context, range(loads + 2, loads + 2 + rounds))
     imports, exports = (median(column) for column in zip(*later, strict=True))
     say(f"checkpoints: import {imports:.1f} s, export {exports:.2f} s, the first {first[0][1]:.2f} s")
@@ -86,7 +86,7 @@ def _exports(folder: Path, context: Path, numbers: Any) -> list[tuple[float, flo
     return found
 
 
-def _fill(folder: Path, context: Path, loads: int) -> None:
+def _fill(context: Path, loads: int) -> None:
     """All earlier loads, in one process."""
     script = (
         "import sys; from benchmarks.checkpoints import TABLES, verdict;"

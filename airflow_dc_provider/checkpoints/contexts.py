@@ -1,7 +1,7 @@
 """Opening a context for one export at a time: a folder here, a folder that fsspec reaches, or a context that is open.
 
 Great Expectations writes its files in place and without locks, so exports to one context wait for each other. A folder
-elsewhere is fetched, worked on here and brought back only when all went well: what changed, its configuration last.
+elsewhere is fetched, worked on here and brought back only when all went well: what changed, its results last.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import great_expectations as gx
 from great_expectations.data_context import AbstractDataContext, FileDataContext
-from great_expectations.data_context.data_context.context_factory import set_context
-from great_expectations.exceptions import GreatExpectationsError
+from great_expectations.data_context.data_context.context_factory import project_manager
+from great_expectations.exceptions import DataContextRequiredError
 
 from airflow_dc_provider.checkpoints import guard
-from spark_jobs.errors import StateError
+from airflow_dc_provider.report import MAX_TEXT, plain
+from spark_jobs.errors import DcError, StateError
 from spark_jobs.state.storage import Storage
 
-CONFIGURATION = "great_expectations.yml"
-LOCK = ".dcgate-lock"
+CONFIGURATION = FileDataContext.GX_YML
+LOCK = "uncommitted/dcgate-lock"
 PATIENCE = 300.0
 """How many seconds an export waits for another one."""
 STALE = timedelta(minutes=30)
@@ -40,6 +41,8 @@ STALE = timedelta(minutes=30)
 _AT_ONCE = 16
 _DIGITS = 8
 _temporary: weakref.WeakKeyDictionary[AbstractDataContext, Path] = weakref.WeakKeyDictionary()
+_alone = threading.RLock()
+"""Great Expectations has one current context and one YAML parser for all threads of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +53,24 @@ class Place:
     folder: Path
     origin: str = ""
     """The address of a folder that lies elsewhere."""
-    root: str = ""
 
     def address(self, url: str | None) -> str | None:
         """The address of a page of Data Docs; of one in a fetched folder, where it goes back to."""
-        here = f"file://{self.root}"
+        here = f"file://{self.folder.parent}"
         return f"{self.origin}{url.removeprefix(here)}" if url and self.origin and url.startswith(here) else url
 
 
 @contextmanager
 def opened(context: AbstractDataContext | str | os.PathLike[str], options: Mapping[str, Any]) -> Iterator[Place]:
     """A context to export to, held by nobody else."""
+    name = (context.root_directory or "memory") if isinstance(context, AbstractDataContext) else context
+    with _alone, _current_context_kept(), _worded(name), _held(context, options) as place:
+        project_manager.set_project(place.context)
+        yield place
+
+
+@contextmanager
+def _held(context: AbstractDataContext | str | os.PathLike[str], options: Mapping[str, Any]) -> Iterator[Place]:
     if isinstance(context, FileDataContext):
         root = Path(context.root_directory)
         with _locked_here(root):
@@ -72,22 +82,57 @@ def opened(context: AbstractDataContext | str | os.PathLike[str], options: Mappi
         with _fetched(address.rstrip("/"), options) as place:
             yield place
     else:
-        project = Path(address.removeprefix("file://"))
-        with _locked_here(project):
-            yield _file_place(project)
+        project = Path(address.removeprefix("file://")).absolute()
+        root = project if (project / CONFIGURATION).exists() else project / FileDataContext.GX_DIR
+        with _locked_here(root):
+            yield Place(_Context(context_root_dir=root), root / guard.FOLDER)
 
 
-def _file_place(project: Path, origin: str = "") -> Place:
-    """The context of a folder: its own, the one in its subfolder ``gx``, or a new one there."""
-    own = {"context_root_dir": project} if (project / CONFIGURATION).exists() else {"project_root_dir": project}
+@contextmanager
+def _current_context_kept() -> Iterator[None]:
+    """Leave the caller's own context the current one, in which Great Expectations saves what people change."""
+    current = None
+    with suppress(DataContextRequiredError):
+        current = project_manager.get_current_project()
     try:
-        context = gx.get_context(mode="file", **own)
-    except GreatExpectationsError as error:
+        yield
+    finally:
+        project_manager.set_project(current)
+
+
+@contextmanager
+def _worded(name: str | os.PathLike[str]) -> Iterator[None]:
+    """Say in one sentence what Great Expectations raises, which has errors of many kinds for a damaged context."""
+    try:
+        yield
+    except DcError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise StateError(
+                f"The context in {name} cannot be written: {error}.",
+                hint="Check that this user may write all of it, and that the disk is not full.",
+            ) from error
+        said = plain(" ".join(str(error).split()), MAX_TEXT).rstrip(". ")
         raise StateError(
-            f"The Great Expectations context in {origin or project} cannot be opened: {error}",
-            hint=f"Mend its {CONFIGURATION}, or export to a folder of its own.",
+            f"Great Expectations cannot work with the context in {name}: {type(error).__name__}: {said}.",
+            hint=f"Its {CONFIGURATION} or another file of it may be damaged, or an action of the checkpoint failed.",
         ) from error
-    return Place(context, Path(context.root_directory) / guard.FOLDER, origin, str(project))
+
+
+class _Context(FileDataContext):
+    """A context that saves its configuration whole or not at all: it is also that of other tables, and of others."""
+
+    def _save_project_config(self) -> None:
+        path = Path(self.root_directory, CONFIGURATION)
+        draft = path.with_name(f"{CONFIGURATION}.draft")
+        self.GX_YML = draft.name
+        try:
+            super()._save_project_config()
+        finally:
+            del self.GX_YML
+        shutil.copymode(path, draft)
+        draft.replace(path)
 
 
 def _folder_of(context: AbstractDataContext) -> Path:
@@ -101,8 +146,7 @@ def _folder_of(context: AbstractDataContext) -> Path:
 
 def _check_not_outdated(context: FileDataContext) -> None:
     """Refuse a context that was opened before others added to its configuration: saving it would undo that."""
-    now = gx.get_context(mode="file", context_root_dir=context.root_directory)
-    set_context(context)
+    now = _Context(context_root_dir=context.root_directory)
     unknown = set(now.fluent_datasources) - set(context.fluent_datasources)
     if unknown:
         raise StateError(
@@ -112,58 +156,65 @@ def _check_not_outdated(context: FileDataContext) -> None:
 
 
 @contextmanager
-def _locked_here(folder: Path) -> Iterator[None]:
+def _locked_here(root: Path) -> Iterator[None]:
     """Hold a folder on this machine or a network disk; the system lets go of it when this process ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise StateError(
-            f"The context folder {folder} cannot be written: {error.strerror}.",
-            hint="Check that the folder may be written by this user.",
-        ) from error
-    try:
+    (root / LOCK).parent.mkdir(parents=True, exist_ok=True)
+    with (root / LOCK).open("a") as lock:
         deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise _held(str(folder), "another export") from None
-                time.sleep(0.1)
+        while not _is_locked(lock.fileno()):
+            if time.monotonic() > deadline:
+                raise _in_use(str(root), "another export")
+            time.sleep(0.1)
         yield
-    finally:
-        os.close(handle)
+
+
+def _is_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
 def _fetched(address: str, options: Mapping[str, Any]) -> Iterator[Place]:
     """A copy of a folder that lies elsewhere; what changed in it goes back."""
-    storage = Storage(address, options, noun="context folder")
-    storage.check_exclusive()
-    with _locked_there(storage) as still_held, tempfile.TemporaryDirectory(prefix="dcgate-") as name:
+    storage = _storage(address, options)
+    with _locked_there(storage) as check_still_held, tempfile.TemporaryDirectory(prefix="dcgate-") as name:
         folder = Path(name).resolve()
         before = _fetch(storage, folder)
-        yield _file_place(folder, address)
-        still_held()
+        yield Place(_Context(context_root_dir=folder), folder / guard.FOLDER, storage.uri)
         after = _sums(folder)
-        for path in sorted((path for path in after if before.get(path) != after[path]), key=_brought_back):
+        changed = sorted((path for path in after if before.get(path) != after[path]), key=_turn)
+        gone = sorted(before.keys() - after.keys())
+        if changed or gone:
+            check_still_held()
+        for path in changed:
             storage.write(path, (folder / path).read_bytes())
-        for path in before.keys() - after.keys():
+        for path in gone:
             storage.remove(path)
+
+
+def _storage(address: str, options: Mapping[str, Any]) -> Storage:
+    """The folder of a context: the one at the address, or its subfolder ``gx``."""
+    inner = Storage(f"{address}/{FileDataContext.GX_DIR}", options, noun="context folder")
+    inner.check_exclusive()
+    outer = Storage(address, options, noun="context folder")
+    return inner if outer.size(CONFIGURATION) is None else outer
 
 
 def _fetch(storage: Storage, folder: Path) -> dict[str, str]:
     """Copy a folder here; the checksums of its files."""
-    paths = [one.path for one in storage.files() if not one.path.startswith(f"{LOCK}/")]
+
+    def fetch(path: str) -> None:
+        target = (folder / path).resolve()
+        if not target.is_relative_to(folder):
+            raise StateError(f"{storage.uri} has a file that would lie outside of its copy: {path}.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(storage.read(path))
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for path, data in zip(paths, pool.map(storage.read, paths), strict=True):
-            target = folder / path
-            if not target.resolve().is_relative_to(folder):
-                raise StateError(f"{storage.uri} has a file that would lie outside of its copy: {path}.")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+        list(pool.map(fetch, (one.path for one in storage.files() if not one.path.startswith(f"{LOCK}/"))))
     return _sums(folder)
 
 
@@ -172,9 +223,14 @@ def _sums(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _brought_back(path: str) -> tuple[bool, str]:
-    """Verdicts and results first, then what refers to them: whoever reads meanwhile finds what a name stands for."""
-    return path.endswith((CONFIGURATION, "index.html")) or "checkpoints/" in path, path
+def _turn(path: str) -> tuple[int, str]:
+    """When a file goes back: definitions, pages, what leads to them, and at last results, which stand for a whole run.
+
+    An export that breaks off on the way back is then not taken for one that was done before.
+    """
+    if path.startswith("uncommitted/validations/"):
+        return 3, path
+    return path.startswith("uncommitted/") + path.endswith("index.html"), path
 
 
 @contextmanager
@@ -188,7 +244,7 @@ def _locked_there(storage: Storage) -> Iterator[Callable[[], None]]:
     deadline = time.monotonic() + PATIENCE
     while True:
         names = storage.names(LOCK)
-        newest = max((int(name[:_DIGITS]) for name in names if name.endswith(".held")), default=0)
+        newest = _newest(names)
         if not newest or _lock(newest, "done") in names or _is_stale(storage, newest):
             try:
                 storage.create(f"{LOCK}/{_lock(newest + 1, 'held')}", owner.encode())
@@ -196,27 +252,32 @@ def _locked_there(storage: Storage) -> Iterator[Callable[[], None]]:
             except FileExistsError:
                 continue  # another export was faster
         if time.monotonic() > deadline:
-            raise _held(storage.uri, storage.read(f"{LOCK}/{_lock(newest, 'held')}").decode(errors="replace"))
+            raise _in_use(storage.uri, storage.read(f"{LOCK}/{_lock(newest, 'held')}").decode(errors="replace"))
         time.sleep(1)
     mine = newest + 1
 
-    def still_held() -> None:
-        if _lock(mine + 1, "held") in storage.names(LOCK):
+    def check_still_held() -> None:
+        if _newest(storage.names(LOCK)) > mine:
             raise StateError(
                 f"The export to {storage.uri} took so long that another one took its place; nothing was written.",
                 hint="Run it again.",
             )
 
     try:
-        yield still_held
+        yield check_still_held
     finally:
-        storage.write(f"{LOCK}/{_lock(mine, 'done')}", b"")
-        for name in names:
-            storage.remove(f"{LOCK}/{name}")
+        with suppress(StateError):  # what stays behind is taken over when it is stale
+            storage.write(f"{LOCK}/{_lock(mine, 'done')}", b"")
+            for name in names:
+                storage.remove(f"{LOCK}/{name}")
 
 
 def _lock(number: int, mark: str) -> str:
     return f"{number:0{_DIGITS}d}.{mark}"
+
+
+def _newest(names: list[str]) -> int:
+    return max((int(name[:_DIGITS]) for name in names if name.endswith(".held")), default=0)
 
 
 def _is_stale(storage: Storage, number: int) -> bool:
@@ -225,8 +286,9 @@ def _is_stale(storage: Storage, number: int) -> bool:
     return modified is not None and datetime.now(UTC) - modified > STALE
 
 
-def _held(where: str, by: str) -> StateError:
+def _in_use(where: str, by: str) -> StateError:
     return StateError(
         f"The context in {where} is in use by {by}, for more than {PATIENCE:.0f} s.",
-        hint="Exports to one context wait for each other: run this one again, or look at what holds it.",
+        hint="Exports to one context wait for each other: run this one again. An export to an object store that was "
+        f"killed is taken for dead after {STALE.total_seconds() / 60:.0f} minutes.",
     )

@@ -54,15 +54,11 @@ def suite(context: AbstractDataContext, name: str, data: bytes) -> ExpectationSu
 
 def checkpoint(context: AbstractDataContext, name: str, folder: Path, verdict_suite: ExpectationSuite) -> Checkpoint:
     """The checkpoint of a table over the batches in a folder."""
+    data = _batch_definition(context, name, folder)
     try:
         definition = context.validation_definitions.get(name)
     except DataContextError:
-        data = _batch_definition(context, name, folder)
-        definition = ValidationDefinition(name=name, data=data, suite=verdict_suite)
-        context.validation_definitions.add(definition)
-    else:
-        definition.suite = verdict_suite
-        _batch_definition(context, name, folder)
+        definition = context.validation_definitions.add(ValidationDefinition(name=name, data=data, suite=verdict_suite))
     try:
         found = context.checkpoints.get(name)
     except DataContextError:

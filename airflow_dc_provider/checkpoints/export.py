@@ -15,7 +15,6 @@ from typing import Any
 
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context import AbstractDataContext
-from great_expectations.data_context.data_context.context_factory import set_context
 from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
 
 from airflow_dc_provider.checkpoints import definitions, rendering
@@ -140,7 +139,6 @@ class _Export:
 
     def run(self) -> Exported:
         """Run the checkpoint over this verdict, with the rules that it has; the suite stays that of the latest one."""
-        set_context(self.context)
         definitions.register_guard(self.context)
         suite = definitions.suite(self.context, self.name, self.data)
         checkpoint = definitions.checkpoint(self.context, self.name, self.folder, suite)

@@ -25,9 +25,10 @@ class GateStore(Store):
     def __init__(self, store_name: str = STORE, data_context: Any = None, root_directory: Any = None) -> None:
         super().__init__(store_name=store_name)
         self._config = {**CONFIGURATION, "store_name": store_name}
-        for datasource in data_context.fluent_config.datasources if data_context is not None else ():
-            if datasource.name.startswith(PREFIX) and root_directory:
-                datasource.base_directory = Path(root_directory) / FOLDER / datasource.name.removeprefix(PREFIX)
+        for datasource in data_context.fluent_config.datasources if root_directory else ():
+            before = Path(getattr(datasource, "base_directory", ""))
+            if before.parent.name == FOLDER and datasource.name == f"{PREFIX}{before.name}":
+                datasource.base_directory = Path(root_directory) / FOLDER / before.name
 
     @property
     def config(self) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import great_expectations as gx
 import pytest
 from great_expectations.checkpoint import SlackNotificationAction, UpdateDataDocsAction
+from great_expectations.checkpoint.actions import ValidationAction
 
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from spark_jobs.errors import RequestError, StateError
@@ -18,6 +19,15 @@ from tests.checkpoints.verdicts import RULES, verdict
 pytestmark = pytest.mark.xdist_group("gx")
 BROKEN = {"zip_decides_city": 31}
 DEFINITIONS = ("great_expectations.yml", "gx/expectations/", "gx/checkpoints/", "gx/validation_definitions/")
+
+
+class Unreachable(ValidationAction):
+    """An action of somebody's own that cannot reach what it notifies."""
+
+    type: Literal["unreachable"] = "unreachable"
+
+    def run(self, checkpoint_result, action_context=None):
+        raise ConnectionError("no route to the pager")
 
 
 def runs_in(folder: Path) -> list[str]:
@@ -220,6 +230,20 @@ class TestManyExports:
         assert any(isinstance(action, UpdateDataDocsAction) for action in actions)
         kinds = {one.expectation_type for one in context.suites.get("dcgate.tax").expectations}
         assert "expect_column_to_exist" in kinds
+
+    def test_an_action_that_fails_is_an_error_and_the_export_is_tried_again(self, folder, open_context):
+        export_checkpoint(verdict(), folder)
+        checkpoint = open_context().checkpoints.get("dcgate.tax")
+        checkpoint.actions.append(Unreachable(name="mine"))
+        checkpoint.save()
+        for _ in range(2):
+            with pytest.raises(StateError, match="ConnectionError: no route to the pager") as raised:
+                export_checkpoint(verdict("tuesday", 2), folder)
+            assert "an action of the checkpoint failed" in raised.value.hint
+        checkpoint.actions.pop()
+        checkpoint.save()
+        assert not export_checkpoint(verdict("tuesday", 2), folder).repeated
+        assert runs_in(folder) == pages_in(folder) == ["monday_v1", "tuesday_v2"]
 
     def test_suites_of_others_are_left_alone(self, folder, open_context):
         suite = gx.ExpectationSuite(name="theirs", expectations=[gx.expectations.ExpectColumnToExist(column="a")])
