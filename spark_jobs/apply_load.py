@@ -201,6 +201,7 @@ class _Application:
             notes=notes,
             replaced=applied is not None,
             discarded=discarded,
+            columns=dict(zip(plan.columns, plan.types, strict=True)),
         )
         extra = {"missing_deletes": change.missing, "replaced_keys": change.replaced}
         verdict.rows.update({name: count for name, count in extra.items() if count})

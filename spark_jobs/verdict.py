@@ -62,6 +62,8 @@ class Verdict:
     """Whether an earlier attempt of this load, with other changes, was taken out."""
     discarded: bool = False
     """Whether the load was rejected and its rows are not in the state."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """The columns that are read of the table, with their Spark types."""
     quarantine: dict[str, Any] | None = None
     """Where the violating rows and the clean rest were written, and how many: ``violating``, ``clean``, ..."""
 

@@ -1,48 +1,43 @@
 """Rules that built-in expectations express without loss, as a suite for Great Expectations alone, on the table itself.
 
 Without loss means: on Spark the expectation fails exactly when the table has a violation of the rule. That leaves out
-rules with a tolerance (the gate's is about a load, not about the table), ``nulls: equal``, and constants that Great
-Expectations would compare as floating-point numbers.
+rules with a tolerance (the gate's is about a load, not the table), ``nulls: equal``, bounds of decimals other than
+0 (Great Expectations makes them floating-point numbers, and only the sign is then exact), and columns that it cannot
+name. Decimals are compared as Spark does it, which rounds those that need more than 38 digits side by side.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from great_expectations import ExpectationSuite
 from great_expectations import expectations as gxe
 from great_expectations.data_context import AbstractDataContext
-from great_expectations.exceptions import DataContextError
 from great_expectations.expectations.expectation import Expectation
 
+from airflow_dc_provider.checkpoints.definitions import OWN, SEVERITIES, stable_id, suite
 from spark_jobs.constraints.files import load_constraints
-from spark_jobs.constraints.model import Body, Column, Constant, Constraint, Op, Predicate
+from spark_jobs.constraints.model import Body, Column, Constant, ConstantValue, Constraint, Op, Predicate, Tolerance
+from spark_jobs.constraints.sugar import fits
 from spark_jobs.verdict import Verdict
 
-_SEVERITIES = {"error": "critical", "warn": "warning"}
-_IDS = uuid.UUID("0f4c8a53-6a0d-4f0e-8a86-6b1a2d0e8a55")
-_EXACT = 2**53
+_OF_DOUBLES = ("tinyint", "smallint", "int", "bigint", "float", "double")
+"""Types of which a whole number of 53 bits and its double have the same values on either side."""
 
 
 def export_builtin_suite(context: AbstractDataContext, name: str, verdict: Verdict) -> ExpectationSuite:
     """Make or update the suite of the rules that built-in expectations express."""
-    wanted = {one.name: builtin_expectation(one) for one in constraints_of(verdict)}
-    configurations = [
-        {**one.configuration.to_json_dict(), "id": str(uuid.uuid5(_IDS, f"{name}\n{rule}"))}
-        for rule, one in wanted.items()
-        if one is not None
-    ]
-    try:
-        suite = context.suites.get(name)
-    except DataContextError:
-        suite = context.suites.add(ExpectationSuite(name=name))
-    expectations = ExpectationSuite(name=name, expectations=configurations).expectations
-    if suite.expectations != expectations:
-        suite.expectations = expectations
-        suite.save()
-    return suite
+    wanted = {one.name: builtin_expectation(one, verdict.columns) for one in constraints_of(verdict)}
+    return suite(
+        context,
+        name,
+        [
+            {**one.configuration.to_json_dict(), "id": stable_id(name, rule)}
+            for rule, one in wanted.items()
+            if one is not None
+        ],
+    )
 
 
 def constraints_of(verdict: Verdict) -> tuple[Constraint, ...]:
@@ -57,22 +52,37 @@ def constraints_of(verdict: Verdict) -> tuple[Constraint, ...]:
     return load_constraints({"version": 1, "table": verdict.table, "constraints": entries}).constraints
 
 
-def builtin_expectation(constraint: Constraint) -> Expectation | None:
-    """The built-in expectation that holds on a table just when the constraint does, if there is one."""
-    tolerance = constraint.tolerance
-    tolerated = tolerance.max_new_violations or tolerance.max_violating_rows or tolerance.max_violating_share
-    if constraint.nulls != "ignore" or tolerated:
+def builtin_expectation(constraint: Constraint, types: Mapping[str, str]) -> Expectation | None:
+    """The built-in expectation that holds on a table just when the constraint does, if there is one.
+
+    ``types`` has the Spark types of columns, as far as they are known.
+    """
+    if (
+        constraint.nulls != "ignore"
+        or _allows_some(constraint.tolerance)
+        or not all(map(_can_name, constraint.columns))
+    ):
         return None
     about = {
-        "severity": _SEVERITIES[constraint.severity],
-        "meta": {"constraint": constraint.name},
+        "severity": SEVERITIES[constraint.severity],
+        "meta": {**OWN, "constraint": constraint.name},
         **({"notes": constraint.description} if constraint.description else {}),
     }
-    if constraint.kind == "unique":
+    if fits("unique", constraint.bodies):
         return _unique(constraint.columns, about)
     if constraint.rows == 1:
-        return _row_rule(constraint.bodies, about)
+        known = {name.lower(): kind for name, kind in types.items()}
+        return _row_rule(constraint.bodies, known, about)
     return None
+
+
+def _allows_some(tolerance: Tolerance) -> bool:
+    return bool(tolerance.max_new_violations or tolerance.max_violating_rows or tolerance.max_violating_share)
+
+
+def _can_name(column: str) -> bool:
+    """Whether every expectation finds the column on Spark; dots and backticks are syntax to some."""
+    return column != "*" and not set(column) & {".", "`"}
 
 
 def _unique(columns: Sequence[str], about: dict[str, Any]) -> Expectation:
@@ -81,32 +91,40 @@ def _unique(columns: Sequence[str], about: dict[str, Any]) -> Expectation:
     return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if="any_value_is_missing", **about)
 
 
-def _row_rule(bodies: Sequence[Body], about: dict[str, Any]) -> Expectation | None:
-    columns = {predicate.left.key[1] for body in bodies for predicate in body}
-    constants = [one for body in bodies for one in body if isinstance(one.right, Constant) and _is_exact(one.right)]
-    if len(columns) == 1 and len(constants) == sum(map(len, bodies)):
-        return _of_constants(bodies, about)
-    if len(bodies) == len(bodies[0]) == 1:
-        return _of_two_columns(bodies[0][0], about)
-    return None
+def _row_rule(bodies: Sequence[Body], types: Mapping[str, str], about: dict[str, Any]) -> Expectation | None:
+    predicates = [predicate for body in bodies for predicate in body]
+    values = [one.right.value for one in predicates if isinstance(one.right, Constant)]
+    if len(values) == len(predicates) and len({one.left.key for one in predicates}) == 1:
+        of_doubles = types.get(bodies[0][0].left.name.lower()) in _OF_DOUBLES
+        return _set(bodies, values, about) or _between(bodies, about, of_doubles=of_doubles)
+    return _of_two_columns(predicates[0], about) if len(predicates) == 1 else None
 
 
-def _of_constants(bodies: Sequence[Body], about: dict[str, Any]) -> Expectation | None:
-    """One column against constants: a set, what is outside of a set, or a bound."""
+def _set(bodies: Sequence[Body], values: list[ConstantValue], about: dict[str, Any]) -> Expectation | None:
+    """One column in a set, or outside of one."""
     column = bodies[0][0].left.name
-    values = [one.right.value for body in bodies for one in body if isinstance(one.right, Constant)]
     ops = {predicate.op for body in bodies for predicate in body}
-    alike = len({type(value) for value in values}) == 1
-    if ops == {Op.NE} and len(bodies) == 1 and alike:
+    if not all(map(_is_exact, values)) or len(set(map(type, values))) > 1:
+        return None
+    if ops == {Op.NE} and len(bodies) == 1:
         return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=values, **about)
-    if ops == {Op.EQ} and len(values) == len(bodies) and alike:
+    if ops == {Op.EQ} and len(bodies) == len(values):
         return gxe.ExpectColumnValuesToNotBeInSet(column=column, value_set=values, **about)
-    if len(values) == 1 and isinstance(values[0], int):
-        (op,) = ops
-        bound = {"min_value" if op in (Op.LT, Op.LE) else "max_value": values[0]}
-        strict = {"strict_min" if op is Op.LE else "strict_max": True} if op in (Op.LE, Op.GE) else {}
-        return gxe.ExpectColumnValuesToBeBetween(column=column, **bound, **strict, **about)
     return None
+
+
+def _between(bodies: Sequence[Body], about: dict[str, Any], *, of_doubles: bool) -> Expectation | None:
+    """One column within a bound or two."""
+    limits: dict[str, Any] = {}
+    for body in bodies:
+        predicate, value = body[0], cast(Constant, body[0].right).value
+        if len(body) > 1 or predicate.op in (Op.EQ, Op.NE) or type(value) is not int:
+            return None
+        end = "min" if predicate.op in (Op.LT, Op.LE) else "max"
+        if f"{end}_value" in limits or not (value == 0 or (of_doubles and abs(value) < 2**53)):
+            return None
+        limits |= {f"{end}_value": value, f"strict_{end}": predicate.op in (Op.LE, Op.GE)}
+    return gxe.ExpectColumnValuesToBeBetween(column=bodies[0][0].left.name, **limits, **about)
 
 
 def _of_two_columns(predicate: Predicate, about: dict[str, Any]) -> Expectation | None:
@@ -123,7 +141,6 @@ def _of_two_columns(predicate: Predicate, about: dict[str, Any]) -> Expectation 
     )
 
 
-def _is_exact(constant: Constant) -> bool:
-    """Whether a constant means the same to Great Expectations: text, and whole numbers of any column."""
-    value = constant.value
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _EXACT)
+def _is_exact(value: ConstantValue) -> bool:
+    """Whether a constant means the same in a set of Great Expectations: text, booleans, whole numbers of 32 bits."""
+    return isinstance(value, str | bool) or (isinstance(value, int) and abs(value) < 2**31)

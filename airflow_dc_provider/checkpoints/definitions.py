@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ SUFFIX = ".jsonl"
 LATEST = f"~latest{SUFFIX}"
 """Sorts behind every name of a load: what the checkpoint takes when no other batch is asked for."""
 OWN = {"owner": "dcgate"}
-_SEVERITIES = {"error": "critical", "warn": "warning"}
+SEVERITIES = {"error": "critical", "warn": "warning"}
 _IDS = uuid.UUID("5d1b6f0a-3a5e-4a0e-9f0a-0c6d2f1f8f11")
 _NOT_ALONE = "A built-in check on top of the others, in case they cannot be loaded."
 
@@ -38,18 +38,28 @@ def register_guard(context: AbstractDataContext) -> None:
         context.add_store(guard.STORE, dict(guard.CONFIGURATION))
 
 
-def suite(context: AbstractDataContext, name: str, data: bytes) -> ExpectationSuite:
-    """The suite of a verdict's rules."""
+def suite(context: AbstractDataContext, name: str, expectations: Sequence[Mapping[str, Any]]) -> ExpectationSuite:
+    """The suite of this name with these expectations, and those that people added."""
     try:
         found = context.suites.get(name)
     except DataContextError:
         found = context.suites.add(ExpectationSuite(name=name))
-    wanted = ExpectationSuite(name=name, expectations=expected(name, data)).expectations
-    own = [one for one in found.expectations if one.meta == OWN]
+    wanted = ExpectationSuite(name=name, expectations=expectations).expectations
+    own = [one for one in found.expectations if is_own(one)]
     if own != wanted:
-        found.expectations = [*wanted, *(one for one in found.expectations if one.meta != OWN)]
+        found.expectations = [*wanted, *(one for one in found.expectations if not is_own(one))]
         found.save()
     return found
+
+
+def is_own(expectation: Any) -> bool:
+    """Whether an expectation, or its configuration in a result, is one that an export makes."""
+    return OWN.items() <= (expectation.meta or {}).items()
+
+
+def stable_id(*names: str) -> str:
+    """An id that is the same whenever it is asked for."""
+    return str(uuid.uuid5(_IDS, "\n".join(names)))
 
 
 def checkpoint(context: AbstractDataContext, name: str, folder: Path, verdict_suite: ExpectationSuite) -> Checkpoint:
@@ -89,7 +99,7 @@ def expected(name: str, data: bytes) -> list[dict[str, Any]]:
 
 def own_results(validated: Any) -> list[Any]:
     """The results of the expectations that are ours."""
-    return [one for one in validated.results if one.expectation_config.meta == OWN]
+    return [one for one in validated.results if is_own(one.expectation_config)]
 
 
 def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
@@ -151,9 +161,9 @@ def _expectation(
 ) -> dict[str, Any]:
     return {
         "type": kind,
-        "id": str(uuid.uuid5(_IDS, f"{suite_name}\n{kind}\n{key}")),
+        "id": stable_id(suite_name, kind, key),
         "kwargs": dict(kwargs),
-        "severity": _SEVERITIES[severity],
+        "severity": SEVERITIES[severity],
         "meta": dict(OWN),
         "description": description,
     }

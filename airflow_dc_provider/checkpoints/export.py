@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from great_expectations import ExpectationSuite
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context import AbstractDataContext
 from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
@@ -140,7 +141,7 @@ class _Export:
     def run(self) -> Exported:
         """Run the checkpoint over this verdict, with the rules that it has; the suite stays that of the latest one."""
         definitions.register_guard(self.context)
-        suite = definitions.suite(self.context, self.name, self.data)
+        suite = self._suite(self.data)
         checkpoint = definitions.checkpoint(self.context, self.name, self.folder, suite)
         run_id = RunIdentifier(run_name=self.run_name, run_time=datetime.now(UTC))
         try:
@@ -153,8 +154,11 @@ class _Export:
             raise
         finally:
             if (latest := self.latest.read_bytes()) != self.data:
-                definitions.suite(self.context, self.name, latest)
+                self._suite(latest)
         return self._exported(key, validated, repeated=False)
+
+    def _suite(self, data: bytes) -> ExpectationSuite:
+        return definitions.suite(self.context, self.name, definitions.expected(self.name, data))
 
     def _forget(self) -> None:
         """Remove what a failed run left, so that the next export does not take it for done."""
