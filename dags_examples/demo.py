@@ -44,6 +44,7 @@ class Outcome:
     tasks: Mapping[str, str]
     verdict: Verdict | None
     seconds: float
+    state: str = ""
 
     @property
     def in_words(self) -> str:
@@ -86,7 +87,7 @@ def run_load(dag: DAG, load: str, output: Path) -> Outcome:
     run = dag.test(run_conf={"load": load})
     tasks = {task.task_id: str(task.state) for task in run.get_task_instances()}
     verdict = stored_verdict(output / "data" / "state" / "tax", load)
-    return Outcome(load, run.run_id, tasks, verdict, time.monotonic() - start)
+    return Outcome(load, run.run_id, tasks, verdict, time.monotonic() - start, str(run.state))
 
 
 def stored_verdict(state: Path, load_id: str) -> Verdict | None:

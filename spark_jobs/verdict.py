@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from spark_jobs.constraints.model import Nulls, Severity, Tolerance
+from spark_jobs.errors import StateError
 
 SCHEMA_VERSION = 1
 MASKED = "***"
@@ -74,6 +75,12 @@ class Verdict:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Verdict:
         """The inverse of ``to_dict``."""
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise StateError(
+                f"The verdict has schema version {document.get('schema_version')!r}; this version reads "
+                f"{SCHEMA_VERSION}.",
+                hint="Upgrade airflow-dc-provider.",
+            )
         facts = {name: value for name, value in document.items() if name != "schema_version"}
         facts["constraints"] = [ConstraintVerdict(**one) for one in document["constraints"]]
         return cls(**facts)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spark_jobs.verdict import SCHEMA_VERSION, ConstraintVerdict, Verdict
 
 COLUMNS = ("record", "name", "outcome", "document")
+OWN = {"owner": "dcgate"}
+"""What marks the expectations that an export makes."""
 MAX_EXAMPLES = 5
 _SAFE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _MAX_NAME = 100
@@ -47,25 +49,26 @@ def to_lines(verdict: Verdict) -> bytes:
         "replaced": verdict.replaced,
         "discarded": verdict.discarded,
         "notes": list(verdict.notes),
-        "checksum": _checksum(records),
     }
-    records = [_record("run", verdict.load_id, verdict.decision, run), *records]
+    run["checksum"] = _checksum(run, records)
+    records = [_record("run", verdict.table, verdict.decision, run), *records]
     return "".join(f"{json.dumps(one)}\n" for one in records).encode()
 
 
 def read_lines(data: bytes) -> StoredVerdict:
     """The verdict that the lines of a batch hold."""
-    return read_records(json.loads(line) for line in data.decode().splitlines())
+    return read_records(map(_read_line, data.splitlines()))
 
 
 def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
     """The verdict that a batch holds; whatever is wrong with it is said, never raised."""
     by_record: dict[str, dict[str, Mapping[str, Any]]] = {"run": {}, "constraint": {}, "dependency": {}}
+    outcomes: dict[str, Any] = {}
     rest, problems = [], []
     for record in records:
         kind, name = record.get("record"), record.get("name")
         try:
-            document = json.loads(record["document"])
+            document = dict(json.loads(record["document"]))
             known = by_record[str(kind)]
         except (KeyError, TypeError, ValueError):
             problems.append(f"A line of the verdict cannot be read: {str(record)[:200]}.")
@@ -73,11 +76,12 @@ def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
         if name in known:
             problems.append(f"The verdict has two lines for the {kind} '{name}'.")
         known[str(name)] = document
+        outcomes.setdefault(str(kind), []).append(record.get("outcome"))
         if kind != "run":
             rest.append({column: record.get(column) for column in COLUMNS})
     if len(by_record["run"]) != 1:
         return StoredVerdict(problems=(*problems, "This is no verdict: it has no line, or several, for the run."))
-    (run,) = by_record["run"].values()
+    ((name, run),) = by_record["run"].items()
     constraints, found = by_record["constraint"], by_record["dependency"]
     if run.get("schema_version") != SCHEMA_VERSION:
         problems.append(f"The verdict has schema version {run.get('schema_version')}, not {SCHEMA_VERSION}.")
@@ -86,7 +90,11 @@ def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
             f"The verdict is not complete: it has {len(constraints)} of {run.get('constraints')} rules "
             f"and {len(found)} of {run.get('dependencies')} dependencies."
         )
-    elif run.get("checksum") != _checksum(rest):
+    elif (
+        run.get("checksum") != _checksum(run, rest)
+        or (name, outcomes["run"]) != (run["table"], [run["decision"]])
+        or run["decision"] != _decision(outcomes.get("constraint", []))
+    ):
         problems.append("The verdict was altered after it was stored: its checksum does not fit.")
     return StoredVerdict(run, constraints, found, tuple(problems))
 
@@ -98,6 +106,11 @@ def dependencies(verdict: Verdict) -> list[dict[str, Any]]:
         severity = one.get("severity", "warn")
         watched[str(one["id"])] = {**one, "outcome": "fail" if severity == "error" else "warn"}
     return list(watched.values())
+
+
+def is_own(expectation: Any) -> bool:
+    """Whether an expectation, or its configuration in a result, is one that an export makes."""
+    return OWN.items() <= (expectation.meta or {}).items()
 
 
 def safe_name(text: str) -> str:
@@ -121,11 +134,23 @@ def _outcome(one: ConstraintVerdict) -> str:
     return "fail" if one.severity == "error" else "warn"
 
 
+def _decision(outcomes: Sequence[Any]) -> str:
+    return next((one for one in ("fail", "warn") if one in outcomes), "pass")
+
+
+def _read_line(line: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {"line": repr(line)}
+
+
 def _record(record: str, name: str, outcome: str, document: Mapping[str, Any]) -> dict[str, str]:
     text = json.dumps(document, ensure_ascii=False)
     return {"record": record, "name": name, "outcome": outcome, "document": text}
 
 
-def _checksum(records: Iterable[Mapping[str, Any]]) -> str:
-    text = json.dumps([[one[column] for column in COLUMNS] for one in records], ensure_ascii=False)
+def _checksum(run: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> str:
+    facts = {name: value for name, value in run.items() if name != "checksum"}
+    text = json.dumps([facts, *([one[column] for column in COLUMNS] for one in records)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from great_expectations import ExpectationSuite
 from great_expectations import expectations as gxe
 from great_expectations.data_context import AbstractDataContext
 from great_expectations.expectations.expectation import Expectation
 
-from airflow_dc_provider.checkpoints.definitions import OWN, SEVERITIES, stable_id, suite
+from airflow_dc_provider.checkpoints.batch import OWN
+from airflow_dc_provider.checkpoints.definitions import SEVERITIES, stable_id, suite
 from spark_jobs.constraints.files import load_constraints
 from spark_jobs.constraints.model import Body, Column, Constant, ConstantValue, Constraint, Op, Predicate, Tolerance
 from spark_jobs.constraints.sugar import fits
@@ -26,18 +26,21 @@ _OF_DOUBLES = ("tinyint", "smallint", "int", "bigint", "float", "double")
 """Types of which a whole number of 53 bits and its double have the same values on either side."""
 
 
-def export_builtin_suite(context: AbstractDataContext, name: str, verdict: Verdict) -> ExpectationSuite:
-    """Make or update the suite of the rules that built-in expectations express."""
-    wanted = {one.name: builtin_expectation(one, verdict.columns) for one in constraints_of(verdict)}
-    return suite(
-        context,
-        name,
-        [
-            {**one.configuration.to_json_dict(), "id": stable_id(name, rule)}
-            for rule, one in wanted.items()
-            if one is not None
-        ],
-    )
+def export_builtin_suite(context: AbstractDataContext, name: str, verdict: Verdict) -> list[str]:
+    """Make or update the suite of the rules that built-in expectations express; the names of the others.
+
+    Without any such rule there is no suite, for one without expectations passes.
+    """
+    found = {one.name: builtin_expectation(one, verdict.columns) for one in constraints_of(verdict)}
+    wanted = [
+        {**one.configuration.to_json_dict(), "id": stable_id(name, rule)}
+        for rule, one in found.items()
+        if one is not None
+    ]
+    known = [one.name for one in context.suites.all()]
+    if (wanted or name in known) and not suite(context, name, wanted).expectations:
+        context.suites.delete(name)
+    return [rule for rule, one in found.items() if one is None]
 
 
 def constraints_of(verdict: Verdict) -> tuple[Constraint, ...]:

@@ -40,6 +40,7 @@ STALE = timedelta(minutes=30)
 """After how long an export elsewhere is taken for dead."""
 _AT_ONCE = 16
 _DIGITS = 8
+_RESULTS = 3
 _temporary: weakref.WeakKeyDictionary[AbstractDataContext, Path] = weakref.WeakKeyDictionary()
 _alone = threading.RLock()
 """Great Expectations has one current context and one YAML parser for all threads of a process."""
@@ -187,10 +188,12 @@ def _fetched(address: str, options: Mapping[str, Any]) -> Iterator[Place]:
         after = _sums(folder)
         changed = sorted((path for path in after if before.get(path) != after[path]), key=_turn)
         gone = sorted(before.keys() - after.keys())
-        if changed or gone:
-            check_still_held()
-        for path in changed:
+        for place, path in enumerate(changed):
+            if place == 0 or _turn(path)[0] == _RESULTS:
+                check_still_held()
             storage.write(path, (folder / path).read_bytes())
+        if gone:
+            check_still_held()
         for path in gone:
             storage.remove(path)
 
@@ -229,7 +232,7 @@ def _turn(path: str) -> tuple[int, str]:
     An export that breaks off on the way back is then not taken for one that was done before.
     """
     if path.startswith("uncommitted/validations/"):
-        return 3, path
+        return _RESULTS, path
     return path.startswith("uncommitted/") + path.endswith("index.html"), path
 
 
@@ -282,7 +285,7 @@ def _newest(names: list[str]) -> int:
 
 def _is_stale(storage: Storage, number: int) -> bool:
     path = f"{LOCK}/{_lock(number, 'held')}"
-    modified = next((one.modified for one in storage.files() if one.path == path), None)
+    modified = next((one.modified for one in storage.files(LOCK) if one.path == path), None)
     return modified is not None and datetime.now(UTC) - modified > STALE
 
 

@@ -1,13 +1,14 @@
 """What a checkpoint needs in a context: guard, datasource, suite, validation definition, the checkpoint itself.
 
-Each is made when it is missing, changed when it is not as it should be, and otherwise left alone with its id. What
-people added to it themselves (actions of the checkpoint, expectations of the suite) stays.
+Each is made when it is missing, a suite is changed when the rules are others, and all else is left alone with its id.
+What people added themselves (actions of the checkpoint, expectations of the suite) stays.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -21,12 +22,12 @@ from great_expectations.data_context import AbstractDataContext, FileDataContext
 from great_expectations.exceptions import DataContextError
 
 from airflow_dc_provider.checkpoints import guard
-from airflow_dc_provider.checkpoints.batch import COLUMNS, StoredVerdict, read_lines
+from airflow_dc_provider.checkpoints.batch import COLUMNS, OWN, StoredVerdict, is_own, read_lines
+from spark_jobs.errors import StateError
 
 SUFFIX = ".jsonl"
 LATEST = f"~latest{SUFFIX}"
 """Sorts behind every name of a load: what the checkpoint takes when no other batch is asked for."""
-OWN = {"owner": "dcgate"}
 SEVERITIES = {"error": "critical", "warn": "warning"}
 _IDS = uuid.UUID("5d1b6f0a-3a5e-4a0e-9f0a-0c6d2f1f8f11")
 _NOT_ALONE = "A built-in check on top of the others, in case they cannot be loaded."
@@ -44,6 +45,7 @@ def suite(context: AbstractDataContext, name: str, expectations: Sequence[Mappin
         found = context.suites.get(name)
     except DataContextError:
         found = context.suites.add(ExpectationSuite(name=name))
+    _check_all_known(context, found)
     wanted = ExpectationSuite(name=name, expectations=expectations).expectations
     own = [one for one in found.expectations if is_own(one)]
     if own != wanted:
@@ -52,9 +54,19 @@ def suite(context: AbstractDataContext, name: str, expectations: Sequence[Mappin
     return found
 
 
-def is_own(expectation: Any) -> bool:
-    """Whether an expectation, or its configuration in a result, is one that an export makes."""
-    return OWN.items() <= (expectation.meta or {}).items()
+def _check_all_known(context: AbstractDataContext, found: ExpectationSuite) -> None:
+    """Refuse a suite of which Great Expectations left some out, because their class is not known here.
+
+    The checkpoint would pass without them, and to save the suite would lose them.
+    """
+    store = context.expectations_store
+    stored = [one["type"] for one in store.get(store.get_key(name=found.name))["expectations"]]
+    if len(stored) != len(found.expectations):
+        missing = Counter(stored) - Counter(one.expectation_type for one in found.expectations)
+        raise StateError(
+            f"Suite '{found.name}' has expectations that cannot be loaded here: {', '.join(sorted(missing))}.",
+            hint="Make the modules of those that you added importable where the export runs, or take them out.",
+        )
 
 
 def stable_id(*names: str) -> str:
@@ -97,14 +109,10 @@ def expected(name: str, data: bytes) -> list[dict[str, Any]]:
     return [*wanted, *_sentinels(name, verdict)]
 
 
-def own_results(validated: Any) -> list[Any]:
-    """The results of the expectations that are ours."""
-    return [one for one in validated.results if is_own(one.expectation_config)]
-
-
 def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
     """Built-in expectations that fail with the others: on a rule that is broken, on lines that are missing."""
     lines = 1 + len(verdict.constraints) + len(verdict.dependencies)
+    names = sorted({verdict.run["table"], *verdict.constraints, *verdict.dependencies})
     outcome = {"column": "outcome"}
     return [
         _expectation(
@@ -113,6 +121,13 @@ def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
             {"value": lines},
             "error",
             description=f"The verdict has {lines} lines: one for the run and one for each rule. {_NOT_ALONE}",
+        ),
+        _expectation(
+            name,
+            "expect_column_distinct_values_to_equal_set",
+            {"column": "name", "value_set": names},
+            "error",
+            description=f"The lines are of this table and of its rules. {_NOT_ALONE}",
         ),
         _expectation(
             name,

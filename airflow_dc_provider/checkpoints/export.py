@@ -6,20 +6,25 @@ checkpoint, drop old runs, run. Nothing is written that is there already as it s
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from great_expectations import ExpectationSuite
+from great_expectations import Checkpoint
+from great_expectations.checkpoint.checkpoint import CheckpointResult
 from great_expectations.core.run_identifier import RunIdentifier
 from great_expectations.data_context import AbstractDataContext
-from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
+from great_expectations.data_context.types.resource_identifiers import (
+    ExpectationSuiteIdentifier,
+    ValidationResultIdentifier,
+)
 
 from airflow_dc_provider.checkpoints import definitions, rendering
-from airflow_dc_provider.checkpoints.batch import read_lines, safe_name, to_lines
+from airflow_dc_provider.checkpoints.batch import StoredVerdict, is_own, read_lines, safe_name, to_lines
 from airflow_dc_provider.checkpoints.builtin import export_builtin_suite
 from airflow_dc_provider.checkpoints.contexts import Place, opened
 from airflow_dc_provider.checkpoints.guard import PREFIX
@@ -27,6 +32,7 @@ from airflow_dc_provider.checkpoints.running import running
 from spark_jobs.errors import RequestError, StateError
 from spark_jobs.verdict import Verdict
 
+BUILTIN = "dcgate_builtin."
 KEEP_RUNS = 50
 
 
@@ -52,7 +58,7 @@ def export_checkpoint(
     verdict: Verdict | Mapping[str, Any],
     context: AbstractDataContext | str | os.PathLike[str],
     *,
-    newest: bool = False,
+    newest: bool | None = None,
     keep_runs: int | None = KEEP_RUNS,
     keep_days: float | None = None,
     export_builtin: bool = False,
@@ -62,11 +68,12 @@ def export_checkpoint(
 
     :param verdict: A verdict, or its document.
     :param context: A file context's folder (a path or fsspec URI; it is made when there is none), or an open context.
-    :param newest: Whether the state has no newer load; otherwise the numbers of snapshots tell.
+    :param newest: Whether the load is the last one in the history of its state; without it the numbers of snapshots
+        tell which of the exported verdicts is the latest.
     :param keep_runs: How many runs of this table are kept at most.
     :param keep_days: For how many days a run is kept at most.
     :param export_builtin: Write the rules that built-in expectations express without loss as the suite
-        ``dcgate.<table>.builtin`` too.
+        ``dcgate_builtin.<table>`` too.
     :param storage_options: What fsspec needs to reach the folder.
     """
     verdict = _checked(verdict)
@@ -74,12 +81,16 @@ def export_checkpoint(
     with opened(context, storage_options or {}) as place:
         export = _Export(place, verdict)
         exported = export.earlier()
+        export.write_batch(newest=newest)
         if exported is None:
-            export.write_batch(newest=newest)
             export.drop_old_runs(keep_runs, keep_days)
             exported = export.run()
-        if export_builtin:
-            export_builtin_suite(place.context, f"{export.name}.builtin", verdict)
+        else:
+            export.define()
+        if export_builtin and export.is_latest:
+            left_out = export_builtin_suite(place.context, f"{BUILTIN}{export.table}", verdict)
+            lines = [f"No built-in expectation says what {rule} says." for rule in left_out]
+            exported = replace(exported, lines=(*exported.lines, *lines))
         return exported
 
 
@@ -88,20 +99,25 @@ class _Export:
 
     def __init__(self, place: Place, verdict: Verdict) -> None:
         self.place, self.context, self.verdict = place, place.context, verdict
-        table, load = safe_name(verdict.table), safe_name(verdict.load_id)
-        self.name = f"{PREFIX}{table}"
-        self.folder = place.folder / table
+        self.table, load = safe_name(verdict.table), safe_name(verdict.load_id)
+        self.name = f"{PREFIX}{self.table}"
+        self.folder = place.folder / self.table
         self.batch = self.folder / f"{load}{definitions.SUFFIX}"
         self.latest = self.folder / definitions.LATEST
         self.run_name = f"{load}_v{verdict.snapshot}"
         self.data = to_lines(verdict)
 
+    @property
+    def is_latest(self) -> bool:
+        """Whether this verdict is what the checkpoint runs over when it is not told otherwise."""
+        return self.latest.read_bytes() == self.data
+
     def earlier(self) -> Exported | None:
-        """What an earlier export of the same verdict left, when nothing of it is missing."""
+        """What an earlier run over the same verdict came to, when its result and its page are still there."""
         if not self.batch.exists() or self.batch.read_bytes() != self.data:
             return None
         for key in self._runs():
-            if key.run_id.run_name == self.run_name and None not in self._pages(key):
+            if key.run_id.run_name == self.run_name and self._page(key):
                 try:
                     result = self.context.validation_results_store.get(key)
                 except ValueError:  # it was cut when a process died, and is made anew
@@ -109,13 +125,19 @@ class _Export:
                 return self._exported(key, result, repeated=True)
         return None
 
-    def write_batch(self, *, newest: bool) -> None:
-        """Write the verdict as a batch; it is also the latest one, unless a newer one was exported before."""
+    def write_batch(self, *, newest: bool | None) -> None:
+        """Write the verdict as a batch, and as the latest one if it is that."""
         self.folder.mkdir(parents=True, exist_ok=True)
         _replace(self.batch, self.data)
-        known = read_lines(self.latest.read_bytes()).run if self.latest.exists() else {}
-        if newest or self.verdict.snapshot >= known.get("snapshot", 0):
+        known = read_lines(self.latest.read_bytes()) if self.latest.exists() else StoredVerdict()
+        if newest is None:
+            newest = self.verdict.snapshot >= known.run.get("snapshot", 0)
+        if newest or not known.run or known.problems:
             _replace(self.latest, self.data)
+
+    def define(self) -> None:
+        """See to guard, suite and checkpoint, with the rules of the latest verdict."""
+        self._checkpoint(self.latest.read_bytes())
 
     def drop_old_runs(self, keep_runs: int | None, keep_days: float | None) -> None:
         """Remove the oldest results, an earlier one of this very run, and batches without results.
@@ -140,25 +162,33 @@ class _Export:
 
     def run(self) -> Exported:
         """Run the checkpoint over this verdict, with the rules that it has; the suite stays that of the latest one."""
-        definitions.register_guard(self.context)
-        suite = self._suite(self.data)
-        checkpoint = definitions.checkpoint(self.context, self.name, self.folder, suite)
+        checkpoint = self._checkpoint(self.data)
         run_id = RunIdentifier(run_name=self.run_name, run_time=datetime.now(UTC))
         try:
             with running(self.context):
                 result = checkpoint.run(batch_parameters={"path": self.batch.name}, run_id=run_id)
-            ((key, validated),) = result.run_results.items()
+            key, validated = self._own(result)
             self._check(key, validated)
         except BaseException:
             self._forget()
             raise
         finally:
-            if (latest := self.latest.read_bytes()) != self.data:
-                self._suite(latest)
+            if not self.is_latest:
+                self.define()
+                suite = ExpectationSuiteIdentifier(name=self.name)
+                self.context.build_data_docs(resource_identifiers=[suite], build_index=False)
         return self._exported(key, validated, repeated=False)
 
-    def _suite(self, data: bytes) -> ExpectationSuite:
-        return definitions.suite(self.context, self.name, definitions.expected(self.name, data))
+    def _checkpoint(self, data: bytes) -> Checkpoint:
+        """The checkpoint, its suite with the rules of a batch."""
+        definitions.register_guard(self.context)
+        suite = definitions.suite(self.context, self.name, definitions.expected(self.name, data))
+        return definitions.checkpoint(self.context, self.name, self.folder, suite)
+
+    def _own(self, result: CheckpointResult) -> tuple[ValidationResultIdentifier, Any]:
+        """The result of our validation definition: people may have added others to the checkpoint."""
+        results = result.run_results.items()
+        return next((key, one) for key, one in results if key.expectation_suite_identifier.name == self.name)
 
     def _forget(self) -> None:
         """Remove what a failed run left, so that the next export does not take it for done."""
@@ -168,42 +198,53 @@ class _Export:
 
     def _check(self, key: ValidationResultIdentifier, validated: Any) -> None:
         """Refuse a result that is not the verdict's, and a page that Great Expectations failed to write."""
-        ours = definitions.own_results(validated)
+        ours = [one for one in validated.results if is_own(one.expectation_config)]
         due = definitions.expected(self.name, self.data)
         if len(ours) != len(due):
             raise StateError(
                 f"Great Expectations judged {len(ours)} of {len(due)} expectations of checkpoint '{self.name}'.",
                 hint="Look in the log for expectations that could not be loaded.",
             )
-        broken = bool(self.verdict.broken or self.verdict.dependencies.get("invalidated"))
-        if all(one.success for one in ours) == broken:
-            said = "; ".join(rendering.text_lines([one for one in ours if not one.success])) or "all pass"
+        if others := [one for one in ours if one.success != self._should_pass(one.expectation_config.kwargs)]:
             raise StateError(
-                f"Great Expectations and the verdict of load '{self.verdict.load_id}' disagree: the verdict is "
-                f"'{self.verdict.decision}', and of its expectations: {said}.",
+                f"Great Expectations and the verdict of load '{self.verdict.load_id}' disagree: "
+                f"{'; '.join(rendering.text_lines(others)) or others[0].expectation_config.type}.",
                 hint="Remove the suite from the context and export again; if it stays so, please report it.",
             )
-        if None in self._pages(key):
+        if self.context.get_docs_sites_urls() and self._page(key) is None:
             raise StateError(
                 f"Data Docs have no page of run '{self.run_name}' of checkpoint '{self.name}'.",
                 hint="Great Expectations logs why it could not render it.",
             )
 
+    def _should_pass(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether an expectation passes if it judges as the gate did."""
+        if "constraint" in kwargs:
+            return kwargs["constraint"] not in {one.name for one in self.verdict.broken}
+        if "dependency" in kwargs:
+            return kwargs["dependency"] not in {one["id"] for one in self.verdict.dependencies.get("invalidated", ())}
+        outcomes = {one["outcome"] for one in map(json.loads, self.data.splitlines())}
+        return outcomes <= set(kwargs["value_set"]) if kwargs.get("column") == "outcome" else True
+
     def _exported(self, key: ValidationResultIdentifier, validated: Any, *, repeated: bool) -> Exported:
-        sites = self.context.get_docs_sites_urls()
+        page, index = self._page(key) or (None, None)
         return Exported(
             checkpoint=self.name,
             run=self.run_name,
             success=bool(validated.success),
             repeated=repeated,
-            docs=next(iter(self._pages(key)), None),
-            index=self.place.address(sites[0]["site_url"]) if sites else None,
+            docs=page,
+            index=index,
             lines=tuple(rendering.text_lines(validated.results)),
         )
 
-    def _pages(self, key: ValidationResultIdentifier) -> list[str | None]:
-        """Where each site of Data Docs has the page of a run; None where it has none."""
-        return [self.place.address(site["site_url"]) for site in self.context.get_docs_sites_urls(key)]
+    def _page(self, key: ValidationResultIdentifier) -> tuple[str | None, str | None] | None:
+        """The page of a run on the first site of Data Docs that has it, and the start page of that site."""
+        for site in self.context.get_docs_sites_urls(key):
+            if site["site_url"]:
+                (start,) = self.context.get_docs_sites_urls(site_name=site["site_name"])
+                return self.place.address(site["site_url"]), self.place.address(start["site_url"])
+        return None
 
     def _runs(self) -> list[ValidationResultIdentifier]:
         keys = self.context.validation_results_store.list_keys()
@@ -231,7 +272,7 @@ def _checked(verdict: Verdict | Mapping[str, Any]) -> Verdict:
 
 
 def _check_limits(keep_runs: int | None, keep_days: float | None) -> None:
-    if keep_runs is not None and keep_runs < 1:
-        raise RequestError(f"keep_runs is {keep_runs}, and must be at least 1: the run that is exported.")
-    if keep_days is not None and keep_days < 0:
-        raise RequestError(f"keep_days is {keep_days}, and must not be negative.")
+    if keep_runs is not None and (not isinstance(keep_runs, int) or keep_runs < 1):
+        raise RequestError(f"keep_runs is {keep_runs!r}, and must be a whole number, 1 for the run that is exported.")
+    if keep_days is not None and (not isinstance(keep_days, int | float) or keep_days < 0):
+        raise RequestError(f"keep_days is {keep_days!r}, and must be a number that is not negative.")

@@ -14,6 +14,7 @@ from typing import Any
 from great_expectations.render import RenderedStringTemplateContent, RenderedTableContent
 from great_expectations.render.renderer_configuration import RendererValueType
 
+from airflow_dc_provider.checkpoints.batch import is_own
 from airflow_dc_provider.report import MAX_TEXT, counted, plain, row_name
 
 WHAT_IS_JUDGED = (
@@ -109,7 +110,8 @@ def statement(result: Any) -> list[RenderedStringTemplateContent]:
     """Why it failed, the worst rows, where the rest is, what else is to be known."""
     details = result.result.get("details")
     if details is None:
-        return [_block([("problem", f"It could not be judged: {_exception(result.exception_info)}")])]
+        raised = _exception(result.exception_info)
+        return [_block([("problem", f"It could not be judged: {raised}")])] if raised else []
     pieces = [("problem", details["problem"] or "")]
     if details.get("worst_rows"):
         worst = (f"{row_name(one['row'])} ({counted(one['violations'], 'violation')})" for one in details["worst_rows"])
@@ -153,21 +155,24 @@ def text_lines(results: Sequence[Any]) -> list[str]:
     """Validation results for a terminal or a log: what was expected, what was found, why it failed."""
     lines = []
     for result in results:
-        details = result.result.get("details")
-        if details is None:
-            continue
-        name = result.expectation_config.kwargs.get("constraint") or result.expectation_config.kwargs.get("dependency")
-        mark = "ok  " if result.success else "FAIL"
-        lines.append(f"{mark} {plain(name or 'the run', 60)}: {result.result['observed_value']}")
-        if details["problem"]:
-            lines.append(f"     {plain(details['problem'], MAX_TEXT)}")
+        config, details = result.expectation_config, result.result.get("details")
+        if details is not None:
+            name = config.kwargs.get("constraint") or config.kwargs.get("dependency") or "the run"
+            mark = "ok  " if result.success else "FAIL"
+            lines.append(f"{mark} {plain(name, 60)}: {result.result['observed_value']}")
+            if details["problem"]:
+                lines.append(f"     {plain(details['problem'], MAX_TEXT)}")
+        elif not result.success and (not is_own(config) or _exception(result.exception_info)):
+            said = _exception(result.exception_info) or result.result.get("observed_value", "it does not hold")
+            lines.append(f"FAIL {config.type}: {plain(said, MAX_TEXT)}")
     return lines
 
 
 def _exception(info: Mapping[str, Any]) -> str:
     """What was raised, here or by metrics; Great Expectations itself would show it without escaping it."""
-    raised = [info] if "raised_exception" in info else list(info.values())
-    return "; ".join(dict.fromkeys(str(one.get("exception_message")) for one in raised))
+    all_info = [info] if "raised_exception" in info else list(info.values())
+    raised = (str(one.get("exception_message")) for one in all_info if one.get("raised_exception"))
+    return "; ".join(dict.fromkeys(raised))
 
 
 def _listed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,8 +51,8 @@ def running(context: AbstractDataContext) -> Iterator[None]:
         logger.removeHandler(failures)
     if failures.said:
         raise StateError(
-            f"Great Expectations could not render a page of Data Docs: {failures.said[0][-1000:]}",
-            hint="The result itself is stored. All that it said about it is in the log.",
+            f"Great Expectations could not render a page of Data Docs: {' '.join(failures.said[0].split())[-500:]}",
+            hint="Nothing of this run was kept. All that it said about it is in the log.",
         )
 
 

@@ -34,7 +34,7 @@ class DcExportCheckpointOperator(BaseOperator):
     :param keep_runs: How many runs of the table the context keeps at most.
     :param keep_days: For how many days it keeps a run at most.
     :param export_builtin: Write the rules that built-in expectations express without loss as the suite
-        ``dcgate.<table>.builtin`` too.
+        ``dcgate_builtin.<table>`` too.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param context_conn_id: The Airflow connection with the credentials of the context's filesystem.
     """
@@ -69,9 +69,9 @@ class DcExportCheckpointOperator(BaseOperator):
         for name in ("state", "context_folder"):
             if not is_open(getattr(self, name)):
                 check_folder(name, getattr(self, name))
-        for name, least in (("keep_runs", 1), ("keep_days", 0)):
+        for name, kind, least in (("keep_runs", int, 1), ("keep_days", (int, float), 0)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or value < least):
+            if value is not None and (not isinstance(value, kind) or value < least):
                 raise ValueError(f"{name} is {value!r}, and must be at least {least}, or None.")
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -83,7 +83,8 @@ class DcExportCheckpointOperator(BaseOperator):
         for line in exported.lines:
             self.log.info("%s", line)
         outcome = "passes" if exported.success else "does not pass"
-        again = ", exported before: nothing was written" if exported.repeated else ""
+        again = "; it had been exported before, and if the gate failed just now it is an earlier attempt's"
+        again = again if exported.repeated else ""
         self.log.info("Checkpoint %s, run %s: %s%s.", exported.checkpoint, exported.run, outcome, again)
         page = page_address(exported.docs, exported.index, self.docs_url)
         self.log.info("Data Docs: %s", page)
@@ -108,7 +109,7 @@ class DcExportCheckpointOperator(BaseOperator):
         return _exporter()(
             verdict_of(storage, load),
             self.context_folder,
-            newest=load.number == max(one.number for one in snapshot.loads),
+            newest=snapshot.loads[-1] is load,
             keep_runs=self.keep_runs,
             keep_days=self.keep_days,
             export_builtin=self.export_builtin,
@@ -133,7 +134,7 @@ def _exporter() -> Any:
         if (error.name or "").partition(".")[0] != "great_expectations":
             raise
         raise DcGateError(
-            "Great Expectations is not installed where this task runs.",
+            "Great Expectations 1.24 or later is not installed where this task runs.",
             hint="pip install 'airflow-dc-provider[gx]'",
         ) from error
     return export_checkpoint

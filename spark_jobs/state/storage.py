@@ -313,13 +313,13 @@ class Storage:
             return []
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
 
-    def files(self) -> list[Listed]:
-        """Every file in the state's folder and the folders below, with drafts and all else that was left behind."""
+    def files(self, folder: str = "") -> list[Listed]:
+        """Every file in the state's folder, or one in it, and those below, with all that was left behind."""
         filesystem, root = self._place
         strictly = {"on_error": "raise"} if self.is_local else {}
         try:
             with self._worded("read", self._reading):
-                found = filesystem.find(root, detail=True, **strictly)
+                found = filesystem.find(f"{root}/{folder}".rstrip("/"), detail=True, **strictly)
         except FileNotFoundError:
             return []
         files = {name: one for name, one in found.items() if not name.endswith("/")}

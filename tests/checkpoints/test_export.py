@@ -11,6 +11,7 @@ import pytest
 from great_expectations.checkpoint import SlackNotificationAction, UpdateDataDocsAction
 from great_expectations.checkpoint.actions import ValidationAction
 
+from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintToHold
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from spark_jobs.errors import RequestError, StateError
 from tests.checkpoints.conftest import files_of
@@ -145,7 +146,7 @@ class TestOneExport:
 
     def test_what_is_no_verdict_is_refused(self, folder):
         with pytest.raises(RequestError, match="no verdict document"):
-            export_checkpoint({"table": "tax"}, folder)
+            export_checkpoint({"schema_version": 1, "table": "tax"}, folder)
         assert not folder.exists()
 
     @pytest.mark.parametrize("limit", [{"keep_runs": 0}, {"keep_days": -1}])
@@ -278,6 +279,145 @@ class TestTheLatestLoad:
         export_checkpoint(verdict("monday", 1, broken=BROKEN), folder, newest=True)
         assert not open_context().checkpoints.get("dcgate.tax").run().success
 
+    def test_an_old_day_that_was_run_again_does_not_hide_the_newest_load(self, folder, open_context):
+        export_checkpoint(verdict("tuesday", 2, broken=BROKEN), folder, newest=True)
+        export_checkpoint(verdict("monday", 3), folder, newest=False)
+        assert not open_context().checkpoints.get("dcgate.tax").run().success
+
+    def test_the_load_before_is_the_latest_again_when_the_newest_was_taken_out(self, folder, open_context):
+        export_checkpoint(verdict(), folder, newest=True)
+        export_checkpoint(verdict("tuesday", 2, broken=BROKEN), folder, newest=True)
+        assert export_checkpoint(verdict(), folder, newest=True).repeated
+        assert open_context().checkpoints.get("dcgate.tax").run().success
+
+    def test_a_damaged_one_is_replaced(self, folder, open_context):
+        export_checkpoint(verdict("tuesday", 2), folder)
+        latest = folder / "gx" / "dcgate" / "tax" / "~latest.jsonl"
+        latest.write_text(latest.read_text()[:100])
+        export_checkpoint(verdict(), folder)
+        assert open_context().checkpoints.get("dcgate.tax").run().success
+
+    def test_the_page_of_the_suite_shows_its_rules_also_after_an_older_load(self, folder):
+        export_checkpoint(verdict("tuesday", 2), folder)
+        export_checkpoint(verdict("monday", 1, rules=RULES[:1]), folder)
+        site = folder / "gx" / "uncommitted" / "data_docs" / "local_site"
+        assert "phone_is_unique" in (site / "expectations" / "dcgate" / "tax.html").read_text()
+
+
+class TestWhatIsMissing:
+    """An export makes it again, also when the verdict itself had been exported before."""
+
+    @pytest.fixture
+    def context(self, folder: Path, open_context) -> Any:
+        export_checkpoint(verdict(), folder)
+        return open_context()
+
+    def again(self, folder: Path, open_context) -> None:
+        assert export_checkpoint(verdict(), folder).repeated
+        context = open_context()
+        assert context.checkpoints.get("dcgate.tax").run().success
+        assert "dcgate" in context.config.stores
+
+    def test_the_checkpoint(self, context, folder, open_context):
+        context.checkpoints.delete("dcgate.tax")
+        self.again(folder, open_context)
+
+    def test_the_validation_definition(self, context, folder, open_context):
+        context.checkpoints.delete("dcgate.tax")
+        context.validation_definitions.delete("dcgate.tax")
+        self.again(folder, open_context)
+
+    def test_the_rules_of_the_suite(self, context, folder, open_context):
+        suite = context.suites.get("dcgate.tax")
+        suite.expectations = []
+        suite.save()
+        self.again(folder, open_context)
+
+    def test_the_guard(self, context, folder, open_context):
+        path = folder / "gx" / "great_expectations.yml"
+        lines = path.read_text().splitlines(keepends=True)
+        start = next(place for place, line in enumerate(lines) if line.startswith("  dcgate:"))
+        del lines[start : start + 3]
+        path.write_text("".join(lines))
+        assert "GateStore" not in path.read_text()
+        self.again(folder, open_context)
+
+
+class TestWhatIsRefused:
+    def test_expectations_of_a_class_that_is_not_known_here_are_not_lost(self, folder):
+        export_checkpoint(verdict(), folder)
+        path = folder / "gx" / "expectations" / "dcgate" / "tax.json"
+        document = json.loads(path.read_text())
+        theirs = {**document["expectations"][0], "type": "expect_something_of_theirs", "id": None, "meta": {}}
+        path.write_text(json.dumps({**document, "expectations": [*document["expectations"], theirs]}))
+        before = path.read_text()
+        for rules in (RULES, RULES[:1]):
+            with pytest.raises(StateError, match="cannot be loaded here: expect_something_of_theirs"):
+                export_checkpoint(verdict("tuesday", 2, rules=rules), folder)
+        assert path.read_text() == before
+
+    def test_a_rule_that_great_expectations_judges_otherwise(self, folder, monkeypatch):
+        judge = ExpectDenialConstraintToHold.judge
+        monkeypatch.setattr(
+            ExpectDenialConstraintToHold, "judge", lambda self, given: {**judge(self, given), "problem": None}
+        )
+        with pytest.raises(StateError, match="disagree: ok   zip_decides_city: 31 new violations"):
+            export_checkpoint(verdict(broken=BROKEN), folder)
+        assert runs_in(folder) == []
+
+    def test_an_expectation_that_raises(self, folder, monkeypatch):
+        def broken(self, given):
+            raise RuntimeError("out of order")
+
+        monkeypatch.setattr(ExpectDenialConstraintToHold, "judge", broken)
+        with pytest.raises(StateError, match="FAIL expect_denial_constraint_to_hold: out of order"):
+            export_checkpoint(verdict(), folder)
+
+    def test_a_page_that_cannot_be_rendered_is_not_passed_over(self, folder, monkeypatch):
+        def broken(result):
+            raise RuntimeError("no ink")
+
+        monkeypatch.setattr("airflow_dc_provider.checkpoints.rendering.examples", broken)
+        for _ in range(2):
+            with pytest.raises(StateError, match=r"could not render a page of Data Docs.*no ink"):
+                export_checkpoint(verdict(), folder)
+        monkeypatch.undo()
+        assert not export_checkpoint(verdict(), folder).repeated
+
+    def test_a_verdict_of_a_later_version(self, folder):
+        with pytest.raises(StateError, match="schema version 99; this version reads 1"):
+            export_checkpoint({**verdict().to_dict(), "schema_version": 99}, folder)
+
+
+class TestRulesForGreatExpectationsAlone:
+    def test_an_older_load_leaves_them_as_they_are(self, folder, open_context):
+        export_checkpoint(verdict("tuesday", 2), folder, export_builtin=True)
+        exported = export_checkpoint(verdict("monday", 1, rules=RULES[1:2]), folder, export_builtin=True)
+        assert len(open_context().suites.get("dcgate_builtin.tax").expectations) == 2
+        assert not [line for line in exported.lines if "built-in" in line]
+
+    def test_rules_that_are_left_out_are_named(self, folder):
+        exported = export_checkpoint(verdict(), folder, export_builtin=True)
+        assert "No built-in expectation says what zip_decides_city says." in exported.lines
+
+
+class TestOtherSites:
+    def test_data_docs_may_be_updated_on_one_of_several_sites(self, folder, open_context):
+        export_checkpoint(verdict(), folder)
+        context = open_context()
+        backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": "uncommitted/data_docs/second"}
+        builder = {"class_name": "DefaultSiteIndexBuilder"}
+        context.add_data_docs_site(
+            "second", {"class_name": "SiteBuilder", "store_backend": backend, "site_index_builder": builder}
+        )
+        checkpoint = context.checkpoints.get("dcgate.tax")
+        checkpoint.actions = [UpdateDataDocsAction(name="mine", site_names=["second"])]
+        checkpoint.save()
+        exported = export_checkpoint(verdict("tuesday", 2), folder)
+        assert "/data_docs/second/validations/" in exported.docs
+        assert exported.index.endswith("/data_docs/second/index.html")
+        assert [action.name for action in open_context().checkpoints.get("dcgate.tax").actions] == ["mine"]
+
 
 class TestNeverByAccident:
     """A checkpoint fails on a verdict that is not the one it was made for."""
@@ -309,6 +449,15 @@ class TestNeverByAccident:
 
     def test_a_count_was_altered(self, latest, open_context):
         latest.write_text(latest.read_text().replace('total_violations\\": 0', 'total_violations\\": 1', 1))
+        assert "checksum does not fit" in self.problems(open_context)
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [(r"load_id\": \"monday", r"load_id\": \"sunday"), (r"snapshot\": 1", r"snapshot\": 2")],
+    )
+    def test_the_run_was_altered(self, latest, open_context, before, after):
+        assert before in latest.read_text()
+        latest.write_text(latest.read_text().replace(before, after))
         assert "checksum does not fit" in self.problems(open_context)
 
     def test_it_is_of_another_table(self, latest, folder, open_context):

@@ -34,7 +34,7 @@ def main(output: Path, loads: list[str]) -> None:
         outcome = run_load(dag, load, output)
         verdict = outcome.verdict.to_dict() if outcome.verdict else None
         outcomes[load] = {"tasks": outcome.tasks, "verdict": verdict, "xcom": xcom(outcome.run_id, "gate")}
-        outcomes[load]["data_docs"] = xcom(outcome.run_id, "data_docs")
+        outcomes[load] |= {"data_docs": xcom(outcome.run_id, "data_docs"), "state": outcome.state}
     (output / "outcomes.json").write_text(json.dumps(outcomes))
 
 

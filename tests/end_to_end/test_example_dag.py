@@ -53,6 +53,7 @@ def test_a_broken_load_closes_the_gate_and_is_not_published(outcomes, output):
         "data_docs": "success",
     }
     assert not (output / "data" / "published" / "wednesday.parquet").exists()
+    assert outcomes["wednesday"]["state"] == "failed", "also with a task that succeeds behind the gate"
 
 
 def test_the_verdict_names_the_rules_that_were_broken_and_the_rows(outcomes):
