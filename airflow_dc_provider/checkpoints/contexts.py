@@ -216,8 +216,10 @@ def _fetch(storage: Storage, folder: Path) -> dict[str, str]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(storage.read(path))
 
+    paths = [one.path for one in storage.files() if not one.path.startswith(f"{LOCK}/")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(fetch, (one.path for one in storage.files() if not one.path.startswith(f"{LOCK}/"))))
+        # probes come and go while other exports find out whether the store creates exclusively
+        list(pool.map(fetch, (path for path in paths if not path.endswith(".probe"))))
     return _sums(folder)
 
 

@@ -111,7 +111,7 @@ class TestAFreshProcess:
         assert [one.get("success") for one in (*found, latest)] == [False, True, True]
         for one in (*found, latest):
             assert one["judged"].count("expect_denial_constraint_to_hold") == len(RULES)
-            assert len(one["judged"]) == len(RULES) + 4
+            assert len(one["judged"]) == len(RULES) + 5
         datasource = gx.get_context(mode="file", project_root_dir=moved).data_sources.get("dcgate.tax")
         assert datasource.base_directory == moved / "gx" / "dcgate" / "tax"
 
@@ -124,7 +124,7 @@ class TestAFreshProcess:
         refused, alone = in_a_fresh_process((two_loads, {}), (stripped, {}), before=WITHOUT_THE_PACKAGE)
         assert "airflow_dc_provider" in refused["error"]
         assert alone["success"] is False
-        assert len(alone["judged"]) == 3
+        assert len(alone["judged"]) == 4
 
 
 class TestSeveralAtOnce:
