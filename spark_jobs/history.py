@@ -34,10 +34,16 @@ _NUMBER = "_dc_load"
 
 
 def is_newest(snapshot: Snapshot, load: Load) -> bool:
-    """Whether nothing changed since a load, and all that it wrote stands apart: it can be taken out at no cost."""
+    """Whether nothing came after a load or changed since, and all that it wrote stands apart.
+
+    It can then be taken out at no cost. One that took another's place in the history has no runs of its own.
+    """
+    later = snapshot.loads[snapshot.loads.index(load) + 1 :]
+    if load.number != snapshot.last_change or not all(one.discarded for one in later):
+        return False
     indexes = {file.owner for file in snapshot.files if file.kind == "index"}
     own = {file.owner for file in snapshot.files if file.kind == "index" and file.load == load.number}
-    return load.number == snapshot.last_change and (own == indexes or not (load.inserted or load.deleted))
+    return (bool(own) and own == indexes) or not (load.inserted or load.deleted)
 
 
 def without_newest(snapshot: Snapshot, load: Load) -> Snapshot:
@@ -215,11 +221,13 @@ class _Replay:
         return pa.concat_tables(tables) if tables else self._empty(columns)
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
-        """No rows, with the types that the columns have in the state."""
-        known = [*self.snapshot.files_of("rows"), *self.snapshot.files_of("deletes"), *self._staged_files()]
-        schema = Reader(self.storage, known[0]).schema
-        fields = {ROW_ID: pa.int64(), CAUSE: pa.string(), _NUMBER: pa.int64()}
-        return pa.table({name: pa.array([], fields.get(name) or schema.field(name).type) for name in columns})
+        """No rows, with the types that the columns have in the state; a column that no file has is all NULL."""
+        types = {ROW_ID: pa.int64(), CAUSE: pa.string(), _NUMBER: pa.int64()}
+        for file in (*self.snapshot.files_of("rows"), *self.snapshot.files_of("deletes"), *self._staged_files()):
+            if set(columns) <= set(types):
+                break
+            types = {one.name: one.type for one in Reader(self.storage, file).schema} | types
+        return pa.table({name: pa.array([], types.get(name, pa.null())) for name in columns})
 
     def _staged_files(self) -> list[DataFile]:
         return [*self.attempt.staged.inserts, *self.attempt.staged.deletes] if self.attempt else []

@@ -66,9 +66,11 @@ def index_rows(
     return Indexed(files, totals)
 
 
-def unknown_columns(storage: Storage, snapshot: Snapshot, plan: Plan) -> list[str]:
-    """Columns that a plan reads, and that are not known of all rows in the state."""
+def unknown_columns(storage: Storage, snapshot: Snapshot, plan: Plan, staged: Sequence[DataFile]) -> list[str]:
+    """Columns that a plan reads, and that are not known of all rows in the state, or not in today's type."""
+    today = {one.name: one.type for file in staged[:1] for one in Reader(storage, file).schema}
     unknown: set[str] = set()
     for file in snapshot.files_of("rows") if snapshot.rows else []:
-        unknown |= set(plan.columns) - set(Reader(storage, file).schema.names)
+        known = {one.name: one.type for one in Reader(storage, file).schema}
+        unknown |= {name for name in plan.columns if name not in known or today.get(name, known[name]) != known[name]}
     return sorted(unknown)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.plan import ROW_HASH
-from spark_jobs.detection.rows import ROW_ID, take_rows
+from spark_jobs.detection.rows import LOAD_BITS, ROW_ID, take_rows
 from spark_jobs.detection.sources import first_line, quoted, row_hash, spark_errors
 from spark_jobs.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
 from spark_jobs.errors import ChangesError
@@ -91,6 +91,9 @@ def _violating(
     types = {"row_id": pa.int64(), "violations": pa.int64(), "rule": pa.string()}
     empty = pa.table({name: pa.array([], arrow_type) for name, arrow_type in types.items()})
     listed = pa.concat_tables([empty, *tables])
+    # a row of another load that comes back with this one may violate too, and is none of its rows
+    loads = whole(listed.column("row_id")).to_numpy() >> LOAD_BITS
+    listed = listed.filter(pa.array(np.isin(loads, [file.load for file in staged.inserts])))
     ids = whole(listed.column("row_id")).to_numpy()
     hashes = np.zeros(0, np.int64)
     if len(ids):

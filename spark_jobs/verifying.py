@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.constraints.files import load_constraints
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.parquet import Reader
+from spark_jobs.detection.plan import make_plan
 from spark_jobs.detection.rows import is_in, row_ids
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS
 from spark_jobs.detection.steps import DOCUMENT_SCHEMA
@@ -55,7 +57,7 @@ class CheckFiles:
 def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
     """Everything that can be said of one file: what is wrong with it, and what it counts."""
     place = storage.locate(file.path)
-    facts: dict[str, Any] = {"kind": file.kind, "owner": file.owner, "rows": 0, "problems": []}
+    facts: dict[str, Any] = {"kind": file.kind, "owner": file.owner, "rows": 0, "ids": 0, "problems": []}
     try:
         data = storage.read(file.path)
         if len(data) != file.size:
@@ -63,14 +65,14 @@ def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
         elif hashlib.sha256(data).hexdigest() != file.sha256:
             facts["problems"].append(f"{place} was altered: its checksum does not fit.")
         elif file.path.endswith(".parquet"):
-            facts["rows"] = _check_parquet(Reader(storage, file), file, place, facts["problems"])
+            facts["rows"], facts["ids"] = _check_parquet(Reader(storage, file), file, place, facts["problems"])
     except DcError as error:
         facts["problems"].append(error.message)
     return facts
 
 
-def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> int:
-    """The number of rows that a file says to have."""
+def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> tuple[int, int]:
+    """The number of rows that a file says to have, and of an index the sum of their ids."""
     groups = range(len(reader.group_starts) - 1)
     if file.kind == "index":
         table = reader.read(groups, [HASH, ROWS, ROW_IDS])
@@ -79,12 +81,14 @@ def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[st
             problems.append(f"{place} is not in the order of its hashes.")
         if file.bounds != (hashes[0], hashes[-1]):
             problems.append(f"{place} does not reach from {file.bounds} as the snapshot says.")
-        lengths = np.diff(whole(table.column(ROW_IDS)).offsets.to_numpy())
+        lists = whole(table.column(ROW_IDS))
+        lengths = np.diff(lists.offsets.to_numpy())
         if (lengths != np.abs(counts)).any() or not counts.all():
             problems.append(f"{place} has entries whose number of rows is not that of their row ids.")
-        return int(counts.sum())
+        ids = lists.flatten().to_numpy() * np.repeat(np.sign(counts), lengths)
+        return int(counts.sum()), int(ids.sum())
     reader.read(groups, reader.schema.names)
-    return file.rows
+    return file.rows, 0
 
 
 def verify(start: Callable[[], SparkSession], storage: Storage, snapshot: Snapshot, table: Changes | None) -> Verified:
@@ -115,21 +119,29 @@ def verify(start: Callable[[], SparkSession], storage: Storage, snapshot: Snapsh
 def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Snapshot) -> Iterator[str]:
     """Whether the numbers of rows fit together."""
     gone = np.unique(row_ids(storage, [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]))
-    alive = sum(_alive(storage, file, gone) for file in snapshot.files_of("rows"))
+    alive, ids = 0, 0
+    for file in snapshot.files_of("rows"):
+        own = row_ids(storage, [file])
+        left = own[~is_in(own, gone)]
+        alive, ids = alive + len(left), ids + int(left.sum())
     if alive != snapshot.rows:
         yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
-    sums: dict[str, int] = defaultdict(int)
+    sums = {owner: [0, 0] for owner in _needed_indexes(snapshot)}
     for one in documents:
         if one["kind"] == "index":
-            sums[one["owner"]] += one["rows"]
-    for owner, rows in sums.items():
+            found = sums.setdefault(one["owner"], [0, 0])
+            found[0], found[1] = found[0] + one["rows"], found[1] + one["ids"]
+    for owner, (rows, own_ids) in sums.items():
         if rows != snapshot.rows:
             yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."
+        elif (own_ids - ids) % 2**64:  # sums of 64-bit numbers, which run over
+            yield f"The index {owner} has other rows than the state."
 
 
-def _alive(storage: Storage, file: DataFile, gone: np.ndarray) -> int:
-    """How many rows of a file were not deleted since."""
-    if file.first_row_id is None:
-        return file.rows - int(is_in(row_ids(storage, [file]), gone).sum())
-    first, beyond = np.searchsorted(gone, [file.first_row_id, file.first_row_id + file.rows])
-    return file.rows - int(beyond - first)
+def _needed_indexes(snapshot: Snapshot) -> set[str]:
+    """The indexes that the constraints of a snapshot with rows are checked with."""
+    if not snapshot.constraints or not snapshot.rows:
+        return set()
+    constraints = load_constraints(snapshot.constraints)
+    # which instant a timestamp without zone stands for matters to counts, and to no index
+    return set(make_plan(constraints, snapshot.schema, instant=lambda value: value.replace(tzinfo=UTC)).indexes)
