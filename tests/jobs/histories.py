@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.constraints.model import Constraint
-from tests.detection.oracle import pair_violates, row_violates
+from tests.detection.oracle import compare, pair_violates, row_violates
 
 Row = dict[str, Any]
 
@@ -53,17 +53,21 @@ def play(loads: list[Given], key: str | None) -> tuple[list[Row], dict[str, Play
             if max(Counter(row[key] for row in load.inserts).values(), default=0) > 1:
                 raise Refused(f"{load.load_id} inserts a key twice")
             for row in load.inserts:
-                for one in [one for one in rows if one[key] == row[key]]:
+                for place in [n for n, one in enumerate(rows) if one[key] == row[key]]:
                     if load.duplicate_keys == "error":
                         raise Refused(f"{load.load_id} inserts {row}")
-                    rows.remove(one)
-                    played.deleted.append(one)
+                    played.deleted.append(rows.pop(place))
         rows += [dict(row) for row in load.inserts]
     return rows, done
 
 
 def _same(one: Row, other: Row, key: str | None) -> bool:
-    return one[key] == other[key] if key else one == other
+    """Whether two rows have the same identity: NULL is a value like any other, NaN is NaN, and -0.0 is 0.0."""
+    return all(_alike(one[name], other[name]) for name in ([key] if key else one))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return one is other if one is None or other is None else compare(one, other) == 0
 
 
 def violations(constraint: Constraint, rows: list[Row]) -> int:
@@ -74,4 +78,14 @@ def violations(constraint: Constraint, rows: list[Row]) -> int:
         pair_violates(constraint, rows[first], rows[second])
         for first in range(len(rows))
         for second in range(first + 1, len(rows))
+    )
+
+
+def violating(constraint: Constraint, rows: list[Row], new: int) -> int:
+    """How many of the last ``new`` rows take part in a violation."""
+    if constraint.rows == 1:
+        return sum(row_violates(constraint, row) for row in rows[len(rows) - new :])
+    return sum(
+        any(pair_violates(constraint, rows[place], other) for n, other in enumerate(rows) if n != place)
+        for place in range(len(rows) - new, len(rows))
     )

@@ -1,0 +1,261 @@
+"""Histories that go back on themselves: each of them is small, and easily counted wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_jobs.apply_load import apply_load
+from spark_jobs.detection.plan import ROW_HASH, Plan
+from spark_jobs.detection.rows import ROW_ID, read_rows
+from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
+from spark_jobs.detection.table import WriteRows
+from spark_jobs.errors import ChangesError, ConstraintError, SchemaError
+from spark_jobs.maintain import maintain
+from spark_jobs.request import Changes
+from spark_jobs.state.snapshots import DataFile, Snapshot, commit, data_file, read_current
+from spark_jobs.state.storage import Storage
+from spark_jobs.verdict import Verdict
+from tests.inprocess import Session, Source, without_spark
+from tests.inprocess import _row_hashes as row_hashes
+
+ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
+CITY = {"name": "city", "fd": "zip -> city"}
+PAY = {"name": "pay", "fd": "zip -> pay"}
+POSITIVE = {"name": "positive", "deny": "t.pay <= 0"}
+
+Row = tuple[Any, ...]
+"""id, zip, city and pay."""
+
+
+class Table:
+    """A state on disk, whose rules and types may change from load to load."""
+
+    def __init__(self, spark: Any, folder: Path, *rules: dict[str, str], key: str | None = None) -> None:
+        self.spark, self.folder, self.rules = spark, folder, list(rules)
+        self.state, self.storage = str(folder / "state"), Storage(str(folder / "state"))
+        self.named = {"version": 1, "table": "people"} | ({"key": [key]} if key else {})
+        self.types = {"id": "bigint", "zip": "string", "city": "string", "pay": "int"}
+
+    def source(self, name: str, rows: list[Row], kinds: list[str] | None = None) -> dict[str, str]:
+        """Some rows, in memory or for a real Spark in a file."""
+        columns = zip(*rows, strict=True) if rows else [()] * len(self.types)
+        arrays = {
+            name: pa.array(list(values), ARROW[spark])
+            for (name, spark), values in zip(self.types.items(), columns, strict=True)
+        }
+        change = {} if kinds is None else {"_change_type": pa.array(kinds, pa.string())}
+        if isinstance(self.spark, Session):
+            self.spark.sources[name] = Source(
+                pa.table({**arrays, **change}), self.types | dict.fromkeys(change, "string")
+            )
+            return {"path": name}
+        path = self.folder / f"{name}-{len(list(self.folder.iterdir()))}.parquet"
+        pq.write_table(pa.table({**arrays, **change}), path)
+        return {"path": str(path)}
+
+    def apply(self, load_id: str, *inserts: Row, deletes: tuple[Row, ...] = (), **more: Any) -> Verdict:
+        kinds = ["insert"] * len(inserts) + ["delete"] * len(deletes)
+        request = {
+            "state": self.state,
+            "load_id": load_id,
+            "changes": self.source(load_id, [*inserts, *deletes], kinds),
+            "constraints": {**self.named, "constraints": self.rules},
+        }
+        return apply_load(self.spark, request | more)
+
+    def maintain(self, action: str, **more: Any) -> dict[str, Any]:
+        return maintain(lambda: self.spark, action, {"state": self.state, **more})
+
+    @property
+    def snapshot(self) -> Snapshot:
+        current = read_current(self.storage)
+        assert current is not None
+        return current
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows there are, and the violations of each rule, in a state that is sound."""
+        assert self.maintain("verify")["problems"] == []
+        return {"rows": self.snapshot.rows, **self.snapshot.totals}
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with without_spark() as spark:
+        yield spark
+
+
+class TestTakingOut:
+    def test_a_replaced_load_is_not_the_newest_though_it_was_applied_last(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        table = Table(session, tmp_path, POSITIVE)  # without any index, in which it could be seen apart
+        table.apply("1", (1, "a", "x", 1))
+        table.apply("2", (2, "a", "x", -1))
+        table.apply("1", (3, "a", "x", -1))
+        assert table.counts == {"rows": 2, "positive": 2}
+        table.maintain("retract", load_id="1")
+        assert table.counts == {"rows": 1, "positive": 1}
+
+    def test_deletes_are_undone_though_no_index_has_an_entry_left(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY)
+        rows = ((1, "a", "x", 1), (2, "a", "y", 1))
+        table.apply("1", *rows)
+        table.apply("2", deletes=rows)
+        table.apply("3")
+        table.maintain("compact")
+        table.apply("2", deletes=(*rows, (9, "z", "z", 1)), missing_deletes="ignore")
+        table.maintain("retract", load_id="2")
+        assert table.counts == {"rows": 2, "city": 1}
+        table.apply("4", (5, "a", "w", 1))
+        assert table.counts == {"rows": 3, "city": 3}
+
+    @pytest.mark.parametrize(("load_id", "rows"), [("3", None), ("4", 2), ("5", 1)])
+    def test_a_rule_that_came_while_there_were_no_rows_is_no_obstacle(
+        self, session: Session, tmp_path: Path, load_id: str, rows: int | None
+    ) -> None:
+        table = Table(session, tmp_path, CITY, key="id")
+        table.apply("1", (1, "a", "x", 1))
+        table.apply("2", deletes=((1, "a", "x", 1),))
+        table.rules = [CITY, PAY]
+        table.apply("3", (2, "a", "y", 2))
+        table.apply("4", (3, "a", "y", 3), deletes=((2, "a", "y", 2),))
+        table.apply("5", (4, "b", "b", 1))
+        if rows is None:
+            with pytest.raises(ChangesError, match="load '4' after it deletes row id=2"):
+                table.maintain("retract", load_id=load_id)
+            return
+        table.maintain("retract", load_id=load_id)
+        assert table.counts == {"rows": rows, "city": 0, "pay": 0}
+
+    @pytest.mark.parametrize(("new_type", "pay"), [("bigint", 1), ("string", "1")])
+    def test_a_column_may_change_its_type_when_no_row_is_left(
+        self, session: Session, tmp_path: Path, new_type: str, pay: Any
+    ) -> None:
+        table = Table(session, tmp_path, PAY)
+        table.apply("1", (1, "a", "x", 1))
+        table.apply("2")
+        table.maintain("retract", load_id="1")
+        table.types["pay"] = new_type
+        table.apply("3", (2, "a", "x", pay))
+        table.apply("4", (3, "a", "x", pay + pay))
+        assert table.counts == {"rows": 2, "pay": 1}
+        table.maintain("compact")
+        assert table.counts == {"rows": 2, "pay": 1}
+
+
+class TestReplacing:
+    def test_a_load_that_was_empty_for_a_while_keeps_its_place(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY, key="id")
+        table.apply("1", (1, "a", "x", 1))
+        table.apply("2", (2, "a", "y", 1))
+        table.apply("1")
+        with pytest.raises(ChangesError, match="load '2' after it inserts row id=2"):
+            table.apply("1", (2, "a", "q", 1), duplicate_keys="replace")
+        assert table.counts == {"rows": 1, "city": 0}
+        table.apply("1", (3, "a", "q", 1), duplicate_keys="replace")
+        assert [one.load_id for one in table.snapshot.loads] == ["1", "2"]
+        assert table.counts == {"rows": 2, "city": 1}
+
+    def test_the_verdict_of_a_discarded_attempt_has_the_totals_of_the_state(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        table = Table(session, tmp_path, CITY)
+        table.apply("1", (1, "a", "x", 1), (2, "a", "y", 1))
+        table.apply("2", (3, "b", "x", 1))
+        verdict = table.apply("1", (4, "b", "z", 1), rejected_load="discard")
+        assert verdict.discarded
+        assert (verdict.rows["total"], verdict.constraints[0].total_violations) == (1, 0)
+        assert table.counts == {"rows": 1, "city": 0}
+
+    @pytest.mark.parametrize(("new_type", "pay"), [("bigint", 1), ("string", "1")])
+    def test_a_rule_that_comes_back_to_a_column_of_another_type_is_refused_in_a_sentence(
+        self, session: Session, tmp_path: Path, new_type: str, pay: Any
+    ) -> None:
+        table = Table(session, tmp_path, CITY, PAY)
+        table.apply("1", (1, "a", "x", 1))
+        table.rules = [CITY]
+        table.apply("2")
+        table.rules, table.types["pay"] = [CITY, PAY], new_type
+        with pytest.raises((SchemaError, ConstraintError), match="pay"):
+            table.apply("3", (2, "a", "x", pay))
+        assert table.counts == {"rows": 1, "city": 0}
+
+    def test_rows_that_got_a_new_column_from_the_table_are_still_those_of_their_load(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        table = Table(session, tmp_path, CITY)
+        first, second = (1, "a", "x", 1), (2, "a", "y", 2)
+        table.apply("1", first)
+        table.apply("2", second)
+        table.rules = [CITY, PAY]
+        with patch("spark_jobs.widening.widen", widen):
+            table.apply("1", (3, "a", "x", 3), table=table.source("table", [first, second]))
+        assert table.counts == {"rows": 2, "city": 1, "pay": 1}
+        table.maintain("retract", load_id="1")
+        assert table.counts == {"rows": 1, "city": 0, "pay": 0}
+
+    @pytest.mark.xdist_group("spark")
+    def test_a_row_of_another_load_that_comes_back_is_not_put_into_quarantine(self, spark: Any, tmp_path: Path) -> None:
+        with without_spark() as session:
+            table = Table(session, tmp_path, CITY, key="id")
+            table.apply("1", (1, "z", "x", 1))
+            table.apply("2", deletes=((1, "z", "x", 1),))
+            table.apply("3", (2, "z", "y", 1))
+        table.spark = spark  # a quarantine is Spark's work
+        written = table.apply("2", (9, "q", "q", 1), quarantine=str(tmp_path / "quarantine")).quarantine
+        assert written
+        assert (written["violating_rows"], written["clean_rows"]) == (0, 1)
+        assert table.counts == {"rows": 3, "city": 1}
+
+
+def widen(spark: Session, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+    """All rows of a state without key and without deletes, with the columns that the table has: Spark's part."""
+    known = spark.sources[source.path or ""].table
+    places = {code: place for place, code in enumerate(row_hashes(known)[0].tolist())}
+    rows = pa.concat_tables(read_rows(storage, snapshot.files_of("rows"), [ROW_HASH]))
+    found = known.take(pa.array([places[code] for code in rows.column(ROW_HASH).to_pylist()])).select(plan.columns)
+    wide = found.add_column(0, ROW_ID, rows.column(ROW_ID)).append_column(ROW_HASH, rows.column(ROW_HASH))
+    written = WriteRows(storage, plan.columns)(wide.combine_chunks().to_batches())
+    return [data_file(json.loads(text)["file"]) for batch in written for text in batch.column(0).to_pylist()]
+
+
+class TestVerify:
+    """Wrong totals are noticed by ``rebuild`` alone; whatever else is wrong, here."""
+
+    @pytest.fixture
+    def table(self, session: Session, tmp_path: Path) -> Table:
+        table = Table(session, tmp_path, CITY)
+        table.apply("1", (1, "a", "x", 1), (2, "a", "y", 1), (3, "b", "y", 1))
+        assert table.counts == {"rows": 3, "city": 1}
+        return table
+
+    def problems_with(self, table: Table, *runs: DataFile) -> list[str]:
+        """What is wrong when these runs are all there is of the index."""
+        now = table.snapshot
+        files = [*(file for file in now.files if file.kind != "index"), *runs]
+        commit(table.storage, replace(now, number=now.number + 1, parent=now.number, files=files))
+        result = table.maintain("verify")
+        assert result["sound"] is not bool(result["problems"])
+        return result["problems"]
+
+    def test_row_ids_in_the_place_of_others_are_noticed(self, table: Table) -> None:
+        (run,) = (file for file in table.snapshot.files if file.kind == "index")
+        columns = [HASH, "city", "zip", ROWS, ROW_IDS]
+        entries = find_entries(table.storage, [run], columns).entries.select(columns)
+        assert not self.problems_with(table, write_run(table.storage, run.owner, 1, entries))
+        ids = pa.array([[7]] * entries.num_rows, entries.schema.field(ROW_IDS).type)
+        wrong = entries.set_column(columns.index(ROW_IDS), ROW_IDS, ids)
+        assert self.problems_with(table, write_run(table.storage, run.owner, 1, wrong))
+
+    def test_an_index_that_is_gone_is_noticed(self, table: Table) -> None:
+        assert self.problems_with(table)
