@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOp
 from spark_jobs.apply_load import apply_load
 from spark_jobs.errors import RequestError
 from tests.inprocess import Source, without_spark
+from tests.s3 import REGION, s3_server
 
 pytestmark = pytest.mark.xdist_group("gx")
 
@@ -85,6 +87,22 @@ class TestExport:
         export(export_builtin=True).execute({"ti": ti})
         suite = tmp_path / "quality" / "gx" / "expectations" / "dcgate_builtin" / "tax.json"
         assert "expect_column_values_to_be_between" in suite.read_text()
+
+
+class TestElsewhere:
+    def test_the_context_may_be_on_s3_with_the_credentials_of_a_connection(self, export, ti, monkeypatch, capfd):
+        with s3_server() as server:
+            extra = {"endpoint_url": server.endpoint, "region_name": REGION}
+            connection = {"conn_type": "aws", "login": server.key, "password": server.secret, "extra": extra}
+            monkeypatch.setenv("AIRFLOW_CONN_QUALITY", json.dumps(connection))
+            uri = server.uri()
+            returned = export(context_folder=uri, context_conn_id="quality").execute({"ti": ti})
+            assert returned["data_docs"].startswith(
+                f"{uri}/gx/uncommitted/data_docs/local_site/validations/dcgate/tax/"
+            )
+            with pytest.raises(DcGateError, match="cannot be"):
+                export(context_folder=uri).execute({"ti": ti})
+            assert server.secret not in capfd.readouterr().out
 
 
 class TestTheLink:
