@@ -145,26 +145,11 @@ class _Application:
     ) -> tuple[Verdict, Snapshot]:
         """Find what the load violates, judge it, and make the snapshot that is to be committed."""
         from spark_jobs.changing import changed, compacted, probe
-        from spark_jobs.history import is_newest, needs_replay, without_newest
         from spark_jobs.judging import RowNames, judge
 
         request, number = self.request, current.number + 1
-        before, older = current, None
-        if applied is not None:
-            log.info("load %s was applied before with other changes: that attempt is replaced", request.load_id)
-            if applied.discarded:
-                before = replace(current, loads=[one for one in current.loads if one is not applied])
-            elif is_newest(current, applied):
-                before = without_newest(current, applied)
-            else:
-                older = applied
-        if not before.rows:  # what its runs add and take away comes to nothing, perhaps in types of other days
-            before = replace(before, files=[one for one in before.files if one.kind != "index"])
-        replay = older is not None and needs_replay(current, older, self._attempt(number, staged))
-        plan = self._plan(current, types, deletes=replay or staged.deleted > 0)
-        if older is not None and set(plan.columns) - set(before.schema):
-            # the rows may be written anew with columns of the table, and then do not stand apart any more
-            plan = self._plan(current, types, deletes=True)
+        before, older = self._without_old_attempt(current, applied)
+        plan = self._plan_of_change(current, before, older, staged, types)
         notes = changed_rules(before, self.constraint_set)
         for note in notes:
             log.info("%s", note)
@@ -237,6 +222,38 @@ class _Application:
             files=self._files(after, plan, staged),
         )
         return verdict, snapshot
+
+    def _without_old_attempt(self, current: Snapshot, applied: Load | None) -> tuple[Snapshot, Load | None]:
+        """The snapshot to start from, and an earlier attempt that is still in it because it does not stand apart."""
+        from spark_jobs.history import is_newest, without_newest
+
+        before, older = current, None
+        if applied is not None:
+            log.info("load %s was applied before with other changes: that attempt is replaced", applied.load_id)
+            if applied.discarded:
+                before = replace(current, loads=[one for one in current.loads if one is not applied])
+            elif is_newest(current, applied):
+                before = without_newest(current, applied)
+            else:
+                older = applied
+        if not before.rows:  # what its runs add and take away comes to nothing, perhaps in types of other days
+            before = replace(before, files=[one for one in before.files if one.kind != "index"])
+        return before, older
+
+    def _plan_of_change(
+        self, current: Snapshot, before: Snapshot, older: Load | None, staged: StagedLoad, types: Mapping[str, str]
+    ) -> Plan:
+        """The plan, with an index of identities wherever rows have to be recognised."""
+        from spark_jobs.history import needs_replay
+
+        plan = self._plan(current, types, deletes=staged.deleted > 0)
+        if older is None:
+            return plan
+        # rows that are written anew with columns of the table do not stand apart any more
+        widened = set(plan.columns) - set(before.schema)
+        if widened or needs_replay(current, older, self._attempt(current.number + 1, staged)):
+            return self._plan(current, types, deletes=True)
+        return plan
 
     def _rules(self, plan: Plan) -> dict[str, Any]:
         """What a snapshot says of the constraints in force."""
