@@ -113,38 +113,29 @@ def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
     """Built-in expectations that fail with the others: on a rule that is broken, on lines that are missing."""
     lines = 1 + len(verdict.constraints) + len(verdict.dependencies)
     names = sorted({verdict.run["table"], *verdict.constraints, *verdict.dependencies})
-    outcome = {"column": "outcome"}
-    return [
-        _expectation(
-            name,
+    of_outcome = "expect_column_values_to_be_in_set"
+    checks: list[tuple[str, dict[str, Any], str, str, str]] = [
+        (
             "expect_table_row_count_to_equal",
             {"value": lines},
             "error",
-            description=f"The verdict has {lines} lines: one for the run and one for each rule. {_NOT_ALONE}",
+            "",
+            f"The verdict has {lines} lines: one for the run and one for each rule.",
         ),
-        _expectation(
-            name,
+        (
             "expect_column_distinct_values_to_equal_set",
             {"column": "name", "value_set": names},
             "error",
-            description=f"The lines are of this table and of its rules. {_NOT_ALONE}",
+            "",
+            "The lines are of this table and of its rules.",
         ),
-        _expectation(
-            name,
-            "expect_column_values_to_be_in_set",
-            {**outcome, "value_set": ["pass", "warn"]},
-            "error",
-            "error",
-            description=f"No line of the verdict says fail: no rule of severity error is broken. {_NOT_ALONE}",
-        ),
-        _expectation(
-            name,
-            "expect_column_values_to_be_in_set",
-            {**outcome, "value_set": ["pass", "fail"]},
-            "warn",
-            "warn",
-            description=f"No line of the verdict says warn: no rule of severity warn is broken. {_NOT_ALONE}",
-        ),
+    ]
+    for severity, bad, others in (("error", "fail", ["pass", "warn"]), ("warn", "warn", ["pass", "fail"])):
+        sentence = f"No line of the verdict says {bad}: no rule of severity {severity} is broken."
+        checks.append((of_outcome, {"column": "outcome", "value_set": others}, severity, severity, sentence))
+    return [
+        _expectation(name, kind, kwargs, severity, key, description=f"{sentence} {_NOT_ALONE}")
+        for kind, kwargs, severity, key, sentence in checks
     ]
 
 
