@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.constraints.files import check_columns, load_constraints, to_mapping
 from spark_jobs.constraints.normalise import meaning
-from spark_jobs.continuity import added_constraints, carried_totals, changed_rules, check_table, check_types
+from spark_jobs.continuity import (
+    added_constraints,
+    carried_totals,
+    changed_rules,
+    check_mask,
+    check_table,
+    check_types,
+)
 from spark_jobs.errors import ChangesError, ConflictError, ConstraintError, DcError, StateError
 from spark_jobs.job import Clock, State, run
+from spark_jobs.masking import without_values
 from spark_jobs.request import Request
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot, read_current, snapshot_numbers
 from spark_jobs.state.storage import Storage
@@ -80,27 +88,32 @@ class _Application:
 
     def apply(self) -> Verdict:
         """Read, check and commit; nothing stays behind when it fails."""
-        with self.drafts.removed_on_failure(self.storage):
+        with without_values(self.request.mask), self.drafts.removed_on_failure(self.storage):
             return self._apply()
 
     def _apply(self) -> Verdict:
-        from spark_jobs.detection.sources import column_types, read_changes
-        from spark_jobs.detection.spark import fingerprint_load, stage_load
+        from spark_jobs.detection.plan import with_zones
+        from spark_jobs.detection.sources import column_types, instant_in, read_changes
+        from spark_jobs.detection.spark import stage_load
 
         request, storage = self.request, self.storage
         with self.clock.step("read"):
             current = read_current(storage) or Snapshot(number=0, parent=None, table=self.constraint_set.table)
-            changes = read_changes(self.spark, request.changes)
+            changes = read_changes(self.spark, request.changes, mask=request.mask)
             types = column_types(changes, request.changes)
             check_table(current, self.constraint_set, state=request.state)
+            check_mask(request.mask, [*types, *current.schema], source=str(request.changes))
             applied = current.find_load(request.load_id)
             try:
+                schema = self._schema(current, types)
+                self.constraint_set = with_zones(self.constraint_set, schema, instant_in(self.spark))
                 plan = self._plan(current, types)
             except DcError:
-                if applied is None or fingerprint_load(changes, request.changes, types) != applied.fingerprint:
+                if applied is None or self._fingerprint(changes, types) != applied.fingerprint:
                     raise
                 return self._stored_verdict(applied)
-            staged = stage_load(changes, request.changes, storage, current.number + 1, plan, types)
+            number, mask = current.number + 1, request.mask
+            staged = stage_load(changes, request.changes, storage, number, plan, types, mask=mask)
             self.drafts += [*staged.inserts, *staged.deletes]
         if applied is not None and staged.fingerprint == applied.fingerprint:
             self.drafts.remove_all(storage)
@@ -114,26 +127,35 @@ class _Application:
             self.drafts.commit(storage, snapshot)
         return replace(verdict, seconds=self.clock.total)
 
-    def _plan(self, snapshot: Snapshot, types: Mapping[str, str], *, deletes: bool = False) -> Plan:
-        """What to do with the load; columns go by the names that the state uses, whatever their case in this load."""
-        from spark_jobs.changing import recognises
-        from spark_jobs.detection.plan import make_plan
-        from spark_jobs.detection.sources import instant_in
+    def _fingerprint(self, changes: DataFrame, types: Mapping[str, str]) -> str:
+        from spark_jobs.detection.spark import fingerprint_load
+
+        return fingerprint_load(changes, self.request.changes, types, mask=self.request.mask)
+
+    def _schema(self, snapshot: Snapshot, types: Mapping[str, str]) -> dict[str, str]:
+        """The columns by the names that the state uses, whatever their case in this load, with their types."""
         from spark_jobs.detection.staging import CHANGE_TYPE
 
         known = {name.lower(): name for name in snapshot.schema}
         schema = {known.get(name.lower(), name): spark_type for name, spark_type in types.items()}
         if self.constraint_set.key and CHANGE_TYPE in map(str.lower, types):
-            schema = {**snapshot.schema, **schema}  # deletes may give the key alone
+            return {**snapshot.schema, **schema}  # deletes may give the key alone
+        return schema
+
+    def _plan(self, snapshot: Snapshot, types: Mapping[str, str], *, deletes: bool = False) -> Plan:
+        """What to do with the load."""
+        from spark_jobs.changing import recognises
+        from spark_jobs.detection.plan import make_plan
+
+        schema = self._schema(snapshot, types)
         check_columns(self.constraint_set, schema, source=f"the changes ({self.request.changes})")
         check_types(snapshot, types)
-        recognise = deletes or recognises(snapshot)
-        return make_plan(self.constraint_set, schema, instant=instant_in(self.spark), recognise=recognise)
+        return make_plan(self.constraint_set, schema, recognise=deletes or recognises(snapshot))
 
     def _stored_verdict(self, applied: Load) -> Verdict:
         """The verdict of a load that was applied before with the same changes."""
         log.info("load %s was applied before with the same changes: nothing to do", self.request.load_id)
-        return replace(verdict_of(self.storage, applied), replayed=True)
+        return replace(verdict_of(self.storage, applied, self.request.mask), replayed=True)
 
     def _check(
         self,
@@ -388,6 +410,8 @@ class _Application:
             discarded=verdict.discarded,
             missing_deletes=self.request.missing_deletes,
             duplicate_keys=self.request.duplicate_keys,
+            key=[name.lower() for name in self.constraint_set.key],
+            mask=[name.lower() for name in self.request.mask],
         )
 
     def _discarded(

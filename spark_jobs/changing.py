@@ -11,7 +11,6 @@ from spark_jobs.constraints.files import load_constraints
 from spark_jobs.detection.compact import depth, merges_of, small_runs
 from spark_jobs.detection.plan import Plan, identity_group, make_plan
 from spark_jobs.detection.rows import load_of
-from spark_jobs.detection.sources import instant_in
 from spark_jobs.detection.spark import compact, detect, make_work
 from spark_jobs.errors import ChangesError, DcError
 from spark_jobs.history import Change, is_newest, needs_replay, rewrite, without_newest
@@ -64,14 +63,10 @@ def recognises(snapshot: Snapshot) -> bool:
     return any(file.owner == index for file in snapshot.files)
 
 
-def plan_of(spark: SparkSession, snapshot: Snapshot, *, recognise: bool = False) -> Plan:
+def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
     """The plan by which the indexes of a snapshot were made."""
-    return make_plan(
-        load_constraints(snapshot.constraints),
-        snapshot.schema,
-        instant=instant_in(spark),
-        recognise=recognise or recognises(snapshot),
-    )
+    constraints = load_constraints(snapshot.constraints)
+    return make_plan(constraints, snapshot.schema, recognise=recognise or recognises(snapshot))
 
 
 def index_files(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[DataFile, ...]]:
@@ -115,7 +110,15 @@ def probe(
     """
     files = index_files(base, plan)
     work = make_work(
-        storage, plan, load, files, request, inserts=change.inserts, deletes=change.deletes, runs_of=runs_of
+        storage,
+        plan,
+        load,
+        files,
+        request,
+        inserts=change.inserts,
+        deletes=change.deletes,
+        undone=change.undone,
+        runs_of=runs_of,
     )
     documents = detect(spark, work)
     drafts += [data_file(one["file"]) for one in documents if one.get("file")]
@@ -169,7 +172,7 @@ def retracted(
         base = without_newest(snapshot, load)
     else:
         spark = start()
-        plan = plan_of(spark, snapshot, recognise=needs_replay(snapshot, load, None))
+        plan = plan_of(snapshot, recognise=needs_replay(snapshot, load, None))
         indexed = index_rows(spark, storage, snapshot, plan, [])
         drafts += indexed.files
         snapshot = replace(snapshot, files=[*snapshot.files, *indexed.files])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from spark_jobs.constraints.files import load_constraints
 from spark_jobs.constraints.model import Constraint, ConstraintSet
 from spark_jobs.constraints.normalise import meaning
-from spark_jobs.errors import SchemaError, StateError
+from spark_jobs.errors import SchemaError, StateError, did_you_mean
 from spark_jobs.state.snapshots import Snapshot
 
 
@@ -18,6 +18,17 @@ def check_table(snapshot: Snapshot, constraint_set: ConstraintSet, *, state: str
             f"The state {state} is of table '{snapshot.table}', the constraints are of table '{constraint_set.table}'.",
             hint="Give each table a state folder of its own.",
         )
+
+
+def check_mask(mask: Iterable[str], columns: Iterable[str], *, source: str) -> None:
+    """Refuse to mask a column that is not there: its values would appear under the name that was meant."""
+    known = {name.lower(): name for name in columns}
+    for name in mask:
+        if name.lower() not in known:
+            raise SchemaError(
+                f"'mask' names column {name!r}, which the changes ({source}) do not have.",
+                hint=did_you_mean(name, known.values()),
+            )
 
 
 def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
@@ -57,11 +68,18 @@ def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str
         return []
     before = _by_meaning(snapshot)
     now = {meaning(one): one for one in constraint_set.constraints}
-    notes = [f"Constraint '{one.name}' was removed." for text, one in before.items() if text not in now]
+    gone = [one.name for text, one in before.items() if text not in now]
+    came = [one.name for text, one in now.items() if text not in before]
+    notes = [f"Constraint '{name}' was removed." for name in gone if name not in came]
     for text, one in now.items():
         old = before.get(text)
-        if old is None:
+        if old is None and one.name in gone:
+            notes.append(
+                f"Constraint '{one.name}' says something else than before: its violations so far were counted anew."
+            )
+        elif old is None:
             notes.append(f"Constraint '{one.name}' was added.")
+        if old is None:
             continue
         if old.name != one.name:
             notes.append(f"Constraint '{old.name}' is now called '{one.name}'.")

@@ -48,6 +48,10 @@ class ConflictError(StateError):
     """Another writer committed first."""
 
 
+class UnexpectedError(DcError):
+    """Something that was not foreseen, in words that show no value of a masked column."""
+
+
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
     """A hint that names the nearest candidate; without one, lists them all."""
     names = sorted(set(candidates))

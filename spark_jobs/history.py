@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from spark_jobs.detection.resolve import CAUSE, MOST_NAMED, identity_codes, rema
 from spark_jobs.detection.rows import ROW_ID, load_of, read_rows, row_ids, take_rows
 from spark_jobs.detection.runs import ROW_IDS, find_entries
 from spark_jobs.detection.staging import StagedLoad
+from spark_jobs.detection.work import NOTHING_UNDONE, Undone
 from spark_jobs.errors import ChangesError, StateError
 from spark_jobs.state.snapshots import DataFile, Load, Snapshot
 from spark_jobs.state.storage import Storage
@@ -70,12 +71,18 @@ class Attempt:
 
 @dataclass(slots=True)
 class Change:
-    """What happens to the rows of a state."""
+    """What happens to the rows of a state.
+
+    Of a load that takes another attempt's place, ``inserts`` and ``deletes`` are what it does itself, as if it came
+    last; everything else that is different now comes before, as ``undone``.
+    """
 
     inserts: Sequence[DataFile] = ()
-    """Rows that come; besides those of a load also some that nobody deletes any more."""
+    """Rows that come; when a load is taken out, those that nobody deletes any more."""
     deletes: Sequence[DataFile] = ()
     """Rows that go."""
+    undone: Undone = NOTHING_UNDONE
+    """Rows that come back and rows that go when an earlier attempt is undone."""
     rows: int = 0
     """How many rows more (or fewer) there are then."""
     records: dict[int, list[DataFile]] = field(default_factory=dict)
@@ -123,9 +130,29 @@ def rewrite(
             hint="Mend the table and rebuild the state from it, or give the changes a load_id of their own.",
         )
     if not needs_replay(snapshot, load, attempt):
-        inserts, deletes = attempt.staged.inserts if attempt else [], _own_files(snapshot, load)
-        return Change(inserts, deletes, _rows(inserts) - _rows(deletes))
+        own = _own_files(snapshot, load)
+        if attempt is None:
+            return Change(deletes=own, rows=-_rows(own))
+        inserts = attempt.staged.inserts
+        return Change(inserts, undone=Undone(deletes=tuple(own)), rows=_rows(inserts) - _rows(own))
+    _check_keys(snapshot, plan, load)
     return _Replay(storage, snapshot, plan, load, attempt, {name.lower() for name in mask}).run()
+
+
+def _check_keys(snapshot: Snapshot, plan: Plan, load: Load) -> None:
+    """Refuse to play deletes again by another key than the one by which they found their rows."""
+    key = {name.lower() for name in plan.key}
+    deleting = {file.load for file in snapshot.files_of("deletes")}
+    for one in snapshot.loads[snapshot.loads.index(load) + 1 :]:
+        found_by = one.number in deleting or one.duplicate_keys == "replace"
+        if found_by and not one.discarded and set(one.key) != key:
+            before, now = (", ".join(names) or "the whole row" for names in (one.key, plan.key))
+            raise StateError(
+                f"Load '{load.load_id}' cannot be taken out or replaced: load '{one.load_id}' after it deleted rows by "
+                f"another key ({before}) than today's ({now}), and its deletes cannot be played again by this one.",
+                hint=f"Take out the loads after it first, the newest of them first, back to '{one.load_id}'; or mend "
+                "the table and rebuild the state from it.",
+            )
 
 
 @dataclass(slots=True)
@@ -186,9 +213,17 @@ class _Replay:
         self._write_records(result, outcomes, concerned, lines, codes[4])
         shared = own.filter(pa.array(~np.isin(whole(own.column(ROW_ID)).to_numpy(), self._apart_ids())))
         result.dead = [_dead(self.storage, shared)] if shared.num_rows else []
-        result.inserts = self._scratch(result, sorted(present - now))
-        result.deletes = self._scratch(result, sorted(now - present))
         result.rows = len(present) - len(now)
+        if self.attempt is None:
+            result.inserts, result.deletes = self._scratch(result, present - now), self._scratch(result, now - present)
+            return result
+        number = self.attempt.number
+        come = {row for row in present if load_of(row) == number}
+        go = {one.row for one in mine if one.row is not None}
+        without = (present - come) | go
+        result.inserts, result.deletes = self._scratch(result, come), self._scratch(result, go)
+        back, away = (tuple(self._scratch(result, rows)) for rows in (without - now, now - without))
+        result.undone = Undone(back, away)
         return result
 
     def _attempt_numbers(self) -> list[int]:
@@ -405,11 +440,11 @@ class _Replay:
             result.records[number] = [write_deletes(self.storage, number, records)]
             result.deleted[number] = records.num_rows - records.column(ROW_ID).null_count
 
-    def _scratch(self, result: Change, ids: Sequence[int]) -> list[DataFile]:
+    def _scratch(self, result: Change, ids: Collection[int]) -> list[DataFile]:
         """Rows of some ids in a file for the workers."""
         if not ids:
             return []
-        rows = self._rows(ids)
+        rows = self._rows(sorted(ids))
         path = f"deletes/scratch-{uuid.uuid4().hex}.parquet"
         file = store_parquet(self.storage, path, parquet_bytes(rows), kind="deletes", load=0, rows=rows.num_rows)
         result.scratch.append(file)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.detection.sources import first_line
 from spark_jobs.errors import DcError, RequestError
+from spark_jobs.masking import told
 from spark_jobs.verdict import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(
         logging.getLogger(job).error("%s", error)
         return 1
     except Exception as error:
-        text = f"{type(error).__name__}: {first_line(error)}"
+        text = f"{type(error).__name__}: {told(error)}"
         unexpected = {"type": "UnexpectedError", "message": text, "hint": "The Spark log has the details."}
         _answer({"schema_version": SCHEMA_VERSION, "error": unexpected}, options.result, state)
         raise

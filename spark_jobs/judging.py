@@ -24,6 +24,7 @@ class Findings:
 
     new_violations_twice: int = 0
     removed_violations_twice: int = 0
+    undone_twice: int = 0
     violating_rows: int = 0
     skipped_null_rows: int = 0
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -39,6 +40,11 @@ class Findings:
     def removed_violations(self) -> int:
         """Pairs of rows (or rows) that no longer violate the constraint, because of the load's deletes."""
         return _halved(self.removed_violations_twice)
+
+    @property
+    def undone(self) -> int:
+        """Violations that came (or, below zero, went) when an earlier attempt of the load was undone."""
+        return _halved(self.undone_twice)
 
     def paths(self, kind: str) -> list[str]:
         """The files of one kind that were written for people."""
@@ -58,9 +64,13 @@ def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[li
     for document in documents:
         own = findings[document["constraint"]]
         if document["kind"] == "pairs":
-            own.new_violations_twice += 2 * document["with_old"] + document["among_new_twice"]
+            own.new_violations_twice += _twice(document)
         elif document["kind"] == "removed":
-            own.removed_violations_twice += 2 * document["with_old"] + document["among_new_twice"]
+            own.removed_violations_twice += _twice(document)
+        elif document["kind"] == "undone pairs":
+            own.undone_twice += _twice(document)
+        elif document["kind"] == "undone removed":
+            own.undone_twice -= _twice(document)
         elif document["kind"] == "rows":
             own.violating_rows += document["count"]
             own.worst += document["worst"]
@@ -75,6 +85,10 @@ def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[li
         else:
             index_files.append(data_file(document["file"]))
     return findings, sorted(index_files, key=lambda file: file.path)
+
+
+def _twice(document: Mapping[str, Any]) -> int:
+    return 2 * document["with_old"] + document["among_new_twice"]
 
 
 class RowNames:
@@ -143,7 +157,7 @@ def _judge_one(
         ),
         new_violations=findings.new_violations,
         removed_violations=findings.removed_violations,
-        total_violations=before + findings.new_violations - findings.removed_violations,
+        total_violations=before + findings.undone + findings.new_violations - findings.removed_violations,
         violating_rows=findings.violating_rows,
         skipped_null_rows=findings.skipped_null_rows,
         max_new_violations=tolerance.max_new_violations,

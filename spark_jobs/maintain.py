@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.describing import describe
 from spark_jobs.errors import ConflictError, RequestError, StateError, did_you_mean
 from spark_jobs.job import State, run
+from spark_jobs.masking import without_values
 from spark_jobs.request import Changes, read_source
 from spark_jobs.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers
 from spark_jobs.state.storage import Storage
@@ -40,6 +41,7 @@ class Maintenance:
     table: Changes | None = None
     keep_snapshots: int = 10
     grace_hours: float = 24
+    totals: bool = True
 
     @classmethod
     def from_mapping(cls, action: str, document: Mapping[str, Any]) -> Maintenance:
@@ -60,6 +62,8 @@ class Maintenance:
             value = facts.get(name, least)
             if not isinstance(value, int | float) or isinstance(value, bool) or value < least:
                 raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
+        if not isinstance(facts.get("totals", True), bool):
+            raise RequestError(f"'totals' must be true or false, not {facts['totals']!r}.")
         if "table" in facts:
             facts["table"] = read_source("table", facts["table"])
         return cls(**facts)
@@ -84,7 +88,8 @@ def maintain(
                 hint="Check the folder; it is the 'state' of the gate.",
             )
         try:
-            facts = ACTIONS[action].act(start, storage, current, asked)
+            with without_values(current.mask):
+                facts = ACTIONS[action].act(start, storage, current, asked)
             return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
         except StateError as error:
             # Another writer committed, or took away what only older snapshots needed: do it again on top of that.
@@ -154,7 +159,7 @@ def _compact(start: Start, storage: Storage, current: Snapshot, _: Maintenance) 
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
         spark = start()
-        merged = compacted(spark, storage, current, plan_of(spark, current), drafts, all_runs=True)
+        merged = compacted(spark, storage, current, plan_of(current), drafts, all_runs=True)
         before, after = (sum(file.kind == "index" for file in one.files) for one in (current, merged))
         number = current.number
         if merged.files != current.files:
@@ -184,7 +189,7 @@ def _vacuum(_: Start, storage: Storage, current: Snapshot, asked: Maintenance) -
 def _verify(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
     from spark_jobs.verifying import verify
 
-    checked = verify(start, storage, current, asked.table)
+    checked = verify(start, storage, current, asked.table, totals=asked.totals)
     if checked.problems and _overtaken(storage, current):
         raise ConflictError(
             f"Snapshot {current.number} of {storage.uri} was followed by another while it was checked, and a vacuum "
@@ -239,7 +244,9 @@ ACTIONS: dict[str, Action] = {
     "retract": Action(_retract, "take a load out again, as if it had never been", ("load_id",)),
     "compact": Action(_compact, "merge the runs of all indexes"),
     "vacuum": Action(_vacuum, "remove files that no kept snapshot needs", ("keep_snapshots", "grace_hours")),
-    "verify": Action(_verify, "check every file of the current snapshot", ("table",)),
+    "verify": Action(
+        _verify, "check every file of the current snapshot, and count its violations anew", ("table", "totals")
+    ),
     "rebuild": Action(_rebuild, "build the indexes anew, from the rows in the state or from the table", ("table",)),
     "describe": Action(_describe, "say what is in a state"),
 }
@@ -255,6 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep-snapshots", type=int, help="how many of the newest snapshots vacuum keeps (10)")
     parser.add_argument("--grace-hours", type=float, help="vacuum leaves files that are younger than this (24)")
     parser.add_argument("--table", help="the table as a Parquet folder, for verify and rebuild")
+    parser.add_argument("--no-totals", action="store_true", help="verify does not count the violations anew")
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON, not as text")
 
     def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
@@ -264,6 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
             names = ("state", "load_id", "keep_snapshots", "grace_hours")
             request = {name: getattr(options, name) for name in names}
             request["table"] = {"path": options.table} if options.table else None
+            request["totals"] = False if options.no_totals else None
         return maintain(state.session, options.action, request, storage_options=state.options)
 
     return run("maintain", parser, arguments, act)

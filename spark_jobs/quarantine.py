@@ -12,10 +12,11 @@ from spark_jobs.detection.codes import whole
 from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import LOAD_BITS, ROW_ID, take_rows
-from spark_jobs.detection.sources import first_line, quoted, row_hash, spark_errors
+from spark_jobs.detection.sources import quoted, row_hash, spark_errors
 from spark_jobs.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
 from spark_jobs.errors import ChangesError
 from spark_jobs.judging import Findings
+from spark_jobs.masking import told
 from spark_jobs.request import Request
 from spark_jobs.state.storage import Storage
 
@@ -62,9 +63,9 @@ def quarantine(
             written |= {name: path, f"{name}_rows": spark.read.parquet(path).count()}
         except spark_errors() as error:
             raise ChangesError(
-                f"The {name} rows of load '{request.load_id}' cannot be written to {path}: {first_line(error)}",
+                f"The {name} rows of load '{request.load_id}' cannot be written to {path}: {told(error, request.mask)}",
                 hint="'quarantine' is a folder that Spark may write to.",
-            ) from error
+            ) from (None if request.mask else error)
     total = written["violating_rows"] + written["clean_rows"]
     if total != staged.inserted + staged.deleted:
         raise ChangesError(

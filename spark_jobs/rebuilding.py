@@ -32,7 +32,7 @@ def rebuilt(
     kept = replace(snapshot, files=[file for file in snapshot.files if file.kind != "index"])
     if table is not None:
         kept = _from_table(spark, storage, snapshot, table, drafts)
-    plan = plan_of(spark, snapshot)
+    plan = plan_of(snapshot)
     constraints = load_constraints(snapshot.constraints).constraints
     indexed = index_rows(spark, storage, kept, plan, constraints)
     drafts += indexed.files
@@ -55,7 +55,7 @@ def _from_table(spark: SparkSession, storage: Storage, snapshot: Snapshot, table
     types = column_types(frame, table)
     check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})")
     check_types(snapshot, types)
-    staged = engine.stage_load(frame, table, storage, snapshot.number + 1, plan_of(spark, snapshot), types)
+    staged = engine.stage_load(frame, table, storage, snapshot.number + 1, plan_of(snapshot), types)
     drafts += [*staged.inserts, *staged.deletes]
     if staged.deleted:
         raise ChangesError(f"The table ({table}) has deletes; it must give the rows that are there, and nothing else.")

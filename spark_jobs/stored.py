@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from spark_jobs.errors import StateError, did_you_mean
 from spark_jobs.state.snapshots import Load, Snapshot, read_current
 from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from spark_jobs.verdict import Verdict, masked
 
 
-def verdict_of(storage: Storage, load: Load) -> Verdict:
-    """The verdict of a load as it was stored, checked against what the snapshot knows of it."""
+def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verdict:
+    """The verdict of a load as it was stored, but for what is masked now; checked against what the snapshot knows."""
     file = next(one for one in load.files if one.kind == "verdict")
     try:
         text = storage.read(file.path, expected=file)
     except StateError as error:
         hint = "Restore the file from a copy; or take the load out and apply it again."
         raise StateError(error.message, hint=hint) from error
-    return Verdict.from_dict(json.loads(text))
+    verdict = masked(Verdict.from_dict(json.loads(text)), mask)
+    violated = any(one.new_violations for one in verdict.constraints)
+    bare = sorted({name.lower() for name in mask} - set(load.mask)) if violated else []
+    return replace(verdict, notes=[*verdict.notes, _bare(bare)]) if bare else verdict
 
 
-def read_verdict(storage: Storage, load_id: str) -> Verdict:
-    """The verdict of the load with this id."""
-    return verdict_of(storage, find_load(storage, load_id)[1])
+def _bare(columns: Sequence[str]) -> str:
+    return (
+        f"Column {', '.join(map(repr, columns))} was not masked when this load was applied: its stored verdict and the "
+        "violations listed in Parquet may hold values of it. To be rid of them, take the load out, apply it again and "
+        "vacuum."
+    )
+
+
+def read_verdict(storage: Storage, load_id: str, mask: Collection[str] = ()) -> Verdict:
+    """The verdict of the load with this id, without the values that the newest load asked to mask, or ``mask`` does."""
+    snapshot, load = find_load(storage, load_id)
+    return verdict_of(storage, load, {*snapshot.mask, *mask})
 
 
 def find_load(storage: Storage, load_id: str) -> tuple[Snapshot, Load]:

@@ -1,4 +1,4 @@
-"""Check every file of a snapshot: size, checksum, order, counts; and, when asked, the rows against the table."""
+"""Check every file of a snapshot: size, checksum, order, counts; the violations; the rows against the table."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.changing import plan_of
 from spark_jobs.constraints.files import load_constraints
 from spark_jobs.detection.codes import whole
 from spark_jobs.detection.parquet import Reader
-from spark_jobs.detection.plan import make_plan
 from spark_jobs.detection.rows import is_in, row_ids
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS
 from spark_jobs.detection.steps import DOCUMENT_SCHEMA
 from spark_jobs.errors import DcError
+from spark_jobs.indexing import index_rows
 from spark_jobs.request import Changes
 from spark_jobs.state.snapshots import DataFile, Snapshot
 from spark_jobs.state.storage import Storage
@@ -91,8 +91,13 @@ def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[st
     return file.rows, 0
 
 
-def verify(start: Callable[[], SparkSession], storage: Storage, snapshot: Snapshot, table: Changes | None) -> Verified:
-    """Check all files of a snapshot, that their counts fit together, and with ``table`` that it has the same rows."""
+def verify(
+    start: Callable[[], SparkSession], storage: Storage, snapshot: Snapshot, table: Changes | None, *, totals: bool
+) -> Verified:
+    """Check all files of a snapshot, and that their counts fit together.
+
+    With ``totals`` also that the rows have as many violations as it says, with ``table`` that it has the same rows.
+    """
     files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
     result = Verified(len(files), sum(file.size for file in files))
     step = CheckFiles(storage, tuple(files))
@@ -108,6 +113,9 @@ def verify(start: Callable[[], SparkSession], storage: Storage, snapshot: Snapsh
     if not result.problems:
         result.problems += _counts(storage, documents, snapshot)
         result.checks += 1 + len({file.owner for file in snapshot.files if file.kind == "index"})
+    if totals and snapshot.constraints and not result.problems:
+        result.problems += _totals(start(), storage, snapshot)
+        result.checks += len(snapshot.totals)
     if table is not None and not result.problems:
         from spark_jobs.comparing import differences
 
@@ -138,10 +146,16 @@ def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Sna
             yield f"The index {owner} has other rows than the state."
 
 
+def _totals(spark: SparkSession, storage: Storage, snapshot: Snapshot) -> Iterator[str]:
+    """Whether each constraint has as many violations as the snapshot says: all rows are checked against it anew."""
+    constraints = load_constraints(snapshot.constraints).constraints
+    counted = index_rows(spark, storage, snapshot, plan_of(snapshot), constraints).totals
+    for one in constraints:
+        found, said = counted.get(one.name, 0), snapshot.totals.get(one.name, 0)
+        if found != said:
+            yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
+
+
 def _needed_indexes(snapshot: Snapshot) -> set[str]:
     """The indexes that the constraints of a snapshot with rows are checked with."""
-    if not snapshot.constraints or not snapshot.rows:
-        return set()
-    constraints = load_constraints(snapshot.constraints)
-    # which instant a timestamp without zone stands for matters to counts, and to no index
-    return set(make_plan(constraints, snapshot.schema, instant=lambda value: value.replace(tzinfo=UTC)).indexes)
+    return set(plan_of(snapshot).indexes) if snapshot.constraints and snapshot.rows else set()

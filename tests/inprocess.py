@@ -7,16 +7,16 @@ product's own code, so that hundreds of random histories take seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.constraints.model import microseconds
 from spark_jobs.detection.plan import Plan
 from spark_jobs.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
 from spark_jobs.request import Changes
@@ -84,7 +84,14 @@ def _plain(value: Any) -> Any:
 
 
 def stage(
-    changes: Source, source: Changes, storage: Storage | None, load: int, plan: Plan | None, types: Mapping[str, str]
+    changes: Source,
+    source: Changes,
+    storage: Storage | None,
+    load: int,
+    plan: Plan | None,
+    types: Mapping[str, str],
+    *,
+    mask: Collection[str] = (),
 ) -> StagedLoad:
     table = changes.table
     by_name = {name.lower(): name for name in table.column_names}
@@ -120,24 +127,19 @@ def without_spark() -> Iterator[Session]:
     """Run the jobs in this process; sources are given to the session by their path."""
     session = Session()
 
-    def read_changes(spark: Session, changes: Changes, what: str = "changes") -> Source:
+    def read_changes(spark: Session, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
         assert changes.path is not None
         return spark.sources[changes.path]
 
     with (
         patch("spark_jobs.detection.sources.read_changes", read_changes),
         patch("spark_jobs.detection.sources.column_types", lambda frame, changes: frame.types),
-        patch("spark_jobs.detection.sources.instant_in", lambda spark: _utc),
-        patch("spark_jobs.changing.instant_in", lambda spark: _utc),
+        patch("spark_jobs.detection.sources.instant_in", lambda spark: microseconds),
         patch("spark_jobs.detection.spark.stage_load", stage),
         patch("spark_jobs.detection.spark.fingerprint_load", _fingerprint),
     ):
         yield session
 
 
-def _utc(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC)
-
-
-def _fingerprint(changes: Source, source: Changes, types: Mapping[str, str]) -> str:
+def _fingerprint(changes: Source, source: Changes, types: Mapping[str, str], *, mask: Collection[str] = ()) -> str:
     return stage(changes, source, None, 0, None, types).fingerprint

@@ -14,7 +14,7 @@ ROOMS_BELOW = {
     "kernels": {"kernels"},
     "constraints": {"constraints", "errors"},
     "state": {"state", "errors"},
-    "detection": {"detection", "constraints", "state", "kernels", "errors", "request", "verdict"},
+    "detection": {"detection", "constraints", "state", "kernels", "errors", "masking", "request", "verdict"},
 }
 HEAVY = {"pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations"}
 

@@ -24,11 +24,13 @@ class DcMaintainOperator(DcStateOperator):
     Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
 
     :param action: ``compact`` (fewer, larger files), ``vacuum`` (remove what no kept snapshot needs), ``verify``
-        (check every file, and against ``table`` the content; fails when the state is not sound), ``rebuild``
-        (make the indexes anew) or ``describe``.
+        (check every file, the violations, and against ``table`` the rows; fails when the state is not sound),
+        ``rebuild`` (make the indexes anew) or ``describe``.
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param table: Where the whole table is, in the form of a gate's ``changes``; for ``verify`` and ``rebuild``.
         (templated)
+    :param totals: Whether ``verify`` counts all violations anew, which takes about as long as checking the whole
+        table as one load; without it only files and rows are checked.
     :param keep_snapshots: How many snapshots ``vacuum`` keeps.
     :param grace_hours: How old a file must be for ``vacuum`` to remove it: a younger one may be of a running load.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
@@ -43,6 +45,7 @@ class DcMaintainOperator(DcStateOperator):
         *,
         action: str,
         table: Mapping[str, Any] | None = None,
+        totals: bool = True,
         keep_snapshots: int = 10,
         grace_hours: float = 24,
         name: str = "dc_maintain",
@@ -51,6 +54,7 @@ class DcMaintainOperator(DcStateOperator):
         super().__init__(name=name, **kwargs)
         self.action = action
         self.table = table
+        self.totals = totals
         self.keep_snapshots = keep_snapshots
         self.grace_hours = grace_hours
         check_choice("action", action, ACTIONS)
@@ -77,7 +81,8 @@ class DcMaintainOperator(DcStateOperator):
     def _details(self) -> dict[str, Any]:
         if self.action == "vacuum":
             return {"keep_snapshots": self.keep_snapshots, "grace_hours": self.grace_hours}
-        return {"table": self.table} if self.action in _READS_THE_TABLE else {}
+        details = {"table": self.table} if self.action in _READS_THE_TABLE else {}
+        return {**details, "totals": self.totals} if self.action == "verify" else details
 
 
 def unsound(state: str, problems: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -58,6 +58,15 @@ class Constant:
     """A literal; its Python type is its type (a ``datetime`` without zone is a local timestamp of the session)."""
 
     value: ConstantValue
+
+
+def microseconds(value: datetime) -> int:
+    """Microseconds since 1970: in UTC, or without a zone by the value's own clock.
+
+    Unlike ``astimezone`` this works to the ends of the calendar, where people put "for ever".
+    """
+    epoch = datetime(1970, 1, 1, tzinfo=UTC if value.tzinfo else None)
+    return (value - epoch) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 
-from spark_jobs.constraints.model import Body, Column, Constant, Constraint, Predicate, Row
+from spark_jobs.constraints.model import Body, Column, Constant, Constraint, Predicate, Row, microseconds
 from spark_jobs.constraints.printer import print_value, quote_name
 
 _OTHER_ROW: dict[Row, Row] = {"t": "s", "s": "t"}
@@ -50,7 +50,7 @@ def value_key(constant: Constant) -> tuple[str, str]:
         case str():
             return "string", value
         case datetime() if value.tzinfo is not None:
-            return "instant", value.astimezone(UTC).isoformat(" ")
+            return "instant", str(microseconds(value))
         case datetime():
             return "timestamp", value.isoformat(" ")
         case date():

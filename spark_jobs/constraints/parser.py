@@ -238,27 +238,29 @@ def _date(text: str) -> date:
 
 
 def _timestamp(text: str) -> datetime:
-    """``YYYY-MM-DD hh:mm:ss[.f][Z|+hh:mm]``, a ``T`` between date and time allowed."""
+    """``YYYY-MM-DD hh:mm:ss[.f][Z|+hh:mm[:ss]]``, a ``T`` between date and time allowed."""
     day, clock, rest = _date(text[:10]), text[10:19], text[19:]
     if len(clock) != 9 or clock[0] not in " T" or clock[3] != ":" or clock[6] != ":":
         raise ValueError(text)
     zone = None
     if rest.endswith("Z"):
         zone, rest = UTC, rest[:-1]
-    elif len(rest) >= 6 and rest[-6] in "+-" and rest[-3] == ":":
-        offset = timedelta(hours=_digits(rest[-5:-3]), minutes=_digits(rest[-2:]))
-        zone, rest = timezone(-offset if rest[-6] == "-" else offset), rest[:-6]
+    elif sign := max(rest.find("+"), rest.find("-")) + 1:
+        zone, rest = _zone(rest[sign - 1], rest[sign:].split(":")), rest[: sign - 1]
     if rest and (rest[0] != "." or not 2 <= len(rest) <= 7):
         raise ValueError(text)
     microsecond = _digits(rest[1:].ljust(6, "0")) if rest else 0
     hour, minute, second = _digits(clock[1:3]), _digits(clock[4:6]), _digits(clock[7:9])
-    moment = datetime(day.year, day.month, day.day, hour, minute, second, microsecond, zone)
-    if zone is not None:
-        try:
-            moment.astimezone(UTC)
-        except OverflowError:  # its instant is before year 1 or after year 9999
-            raise ValueError(text) from None
-    return moment
+    return datetime(day.year, day.month, day.day, hour, minute, second, microsecond, zone)
+
+
+def _zone(sign: str, parts: list[str]) -> timezone:
+    """An offset of hours and minutes; those of long ago have seconds."""
+    if len(parts) not in (2, 3) or any(len(part) != 2 for part in parts):
+        raise ValueError(parts)
+    hours, minutes, seconds = map(_digits, [*parts, "00"][:3])
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    return timezone(-offset if sign == "-" else offset)
 
 
 def _digits(text: str) -> int:

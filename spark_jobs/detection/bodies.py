@@ -7,7 +7,7 @@ NULL), so that bodies can be exchanged, intersected and checked for symmetry wha
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_jobs.constraints.model import Body, Column, Constant, ConstantValue, Nulls, Op
@@ -127,10 +127,8 @@ class BodyPlan:
         return needed | {one.left if row == "t" else one.right for one in self.comparisons if not one.takes_nulls}
 
 
-def plan_body(
-    body: Body, nulls: Nulls, names: Mapping[str, str], localise: Callable[[str, Constant], ConstantValue]
-) -> BodyPlan:
-    """Plan a body; ``names`` gives columns their names in the state, ``localise`` readies its constants."""
+def plan_body(body: Body, nulls: Nulls, names: Mapping[str, str]) -> BodyPlan:
+    """Plan a body; ``names`` gives columns their names in the state."""
     admits: dict[tuple[str, str], Outcome] = {}
     filters: dict[str, set[RowFilter]] = {"t": set(), "s": set()}
     for predicate in body:
@@ -145,7 +143,7 @@ def plan_body(
             continue
         column = names[left.name.lower()]
         other = names[right.name.lower()] if isinstance(right, Column) else None
-        constant = localise(column, right) if isinstance(right, Constant) else None
+        constant = right.value if isinstance(right, Constant) else None
         filters[left.row].add(RowFilter(column, op, other, constant, takes_nulls))
     return BodyPlan(
         frozenset(Comparison(left, right, outcome) for (left, right), outcome in admits.items()),

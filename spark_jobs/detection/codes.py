@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.constraints.model import ConstantValue
+from spark_jobs.constraints.model import ConstantValue, microseconds
 from spark_jobs.detection.nested import is_nested, sort_keys
 
 NULL = -1
@@ -67,7 +67,7 @@ def constant_array(value: ConstantValue, family: str) -> pa.Array:
     if family == "decimal":
         return pa.array([Decimal(value)], _WIDEST_DECIMAL)  # type: ignore[arg-type]
     if isinstance(value, datetime):
-        return pa.array([value], pa.timestamp("us", "UTC"))
+        return pa.array([microseconds(value)], pa.int64()).cast(pa.timestamp("us", "UTC"))
     return pa.array([value])
 
 

@@ -21,6 +21,8 @@ from spark_jobs.detection.runs import HASH
 
 GONE = "-"
 """What stands before the role of rows that a load takes away."""
+UNDO = "undo "
+"""What stands before the role of rows that come or go when an earlier attempt of the load is undone."""
 _ROWS_A_TURN = 65_536
 """Rows that break a constraint alone go to their probes in turns of so many ids."""
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, timezone
 
-from spark_jobs.constraints.model import Constant, ConstantValue, Constraint, ConstraintSet, Op
+from spark_jobs.constraints.model import (
+    Constant,
+    ConstantValue,
+    Constraint,
+    ConstraintSet,
+    Op,
+    Predicate,
+    microseconds,
+)
 from spark_jobs.detection.bodies import BodyPlan, plan_body
 from spark_jobs.detection.comparable import check_constant, common_family, family
 from spark_jobs.errors import SchemaError
@@ -138,22 +146,40 @@ class Plan:
         return replace(self, groups=tuple(replace(one, number=number) for number, one in enumerate(groups)))
 
 
-def make_plan(
-    constraint_set: ConstraintSet,
-    schema: Mapping[str, str],
-    *,
-    instant: Callable[[datetime], datetime],
-    recognise: bool = False,
-) -> Plan:
+def with_zones(
+    constraint_set: ConstraintSet, schema: Mapping[str, str], instant: Callable[[datetime], int]
+) -> ConstraintSet:
+    """The same rules, with a zone for each timestamp that has none and is compared with instants.
+
+    ``instant`` tells which instant (in microseconds) it stands for in the session. From then on the rule means the same
+    in every session; a session of another zone gives another rule.
+    """
+    types = {name.lower(): spark_type for name, spark_type in schema.items()}
+
+    def settled(one: Predicate) -> Predicate:
+        value = one.right.value if isinstance(one.right, Constant) else None
+        if not isinstance(value, datetime) or value.tzinfo or types.get(one.left.name.lower()) != "timestamp":
+            return one
+        offset = timedelta(microseconds=microseconds(value) - instant(value))
+        return replace(one, right=Constant(value.replace(tzinfo=timezone(offset))))
+
+    constraints = [
+        replace(one, bodies=tuple(tuple(map(settled, body)) for body in one.bodies))
+        for one in constraint_set.constraints
+    ]
+    return replace(constraint_set, constraints=tuple(constraints))
+
+
+def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, recognise: bool = False) -> Plan:
     """Plan the detection for columns of these types (``schema`` maps names to Spark types).
 
-    ``instant`` tells which instant a timestamp without zone stands for in the session. Rows of a table with a key are
-    always recognised by an index; those of one without key only where ``recognise`` asks for it.
+    Rows of a table with a key are always recognised by an index; those of one without key only where ``recognise``
+    asks for it.
     """
     names = {name.lower(): name for name in schema}
     members: dict[tuple, list[tuple[ConstraintPlan, Constraint]]] = {}
     for number, constraint in enumerate(constraint_set.constraints):
-        planned = _plan_constraint(number, constraint, names, schema, instant)
+        planned = _plan_constraint(number, constraint, names, schema)
         columns = tuple(sorted(names[name.lower()] for name in constraint.columns))
         members.setdefault((planned.rows, columns, _block_key(planned)), []).append((planned, constraint))
     groups: list[Group] = []
@@ -197,22 +223,16 @@ def _plan_constraint(
     constraint: Constraint,
     names: Mapping[str, str],
     schema: Mapping[str, str],
-    instant: Callable[[datetime], datetime],
 ) -> ConstraintPlan:
-    def localise(column: str, constant: Constant) -> ConstantValue:
-        value = constant.value
-        if not isinstance(value, datetime):
-            return value
-        if schema[column] != "timestamp_ntz":
-            return (value if value.tzinfo else instant(value)).astimezone(UTC)
-        if value.tzinfo is None:
-            return value.replace(tzinfo=UTC)  # codes count from 1970 in either case
-        raise SchemaError(
-            f"Constraint '{constraint.name}' compares column '{column}', a timestamp without zone, with {value}.",
-            hint="Leave the zone out.",
-        )
-
-    bodies = tuple(plan_body(body, constraint.nulls, names, localise) for body in constraint.bodies)
+    for one in (predicate for body in constraint.bodies for predicate in body):
+        value = one.right.value if isinstance(one.right, Constant) else None
+        column = names[one.left.name.lower()]
+        if isinstance(value, datetime) and value.tzinfo and schema[column] == "timestamp_ntz":
+            raise SchemaError(
+                f"Constraint '{constraint.name}' compares column '{column}', a timestamp without zone, with {value}.",
+                hint="Leave the zone out.",
+            )
+    bodies = tuple(plan_body(body, constraint.nulls, names) for body in constraint.bodies)
     return ConstraintPlan(number, constraint.name, constraint.rows, bodies)
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from spark_jobs.detection.comparable import is_months
 from spark_jobs.detection.staging import FEED_COLUMNS
 from spark_jobs.errors import ChangesError, SchemaError
+from spark_jobs.masking import told
 from spark_jobs.request import Changes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-def read_changes(spark: SparkSession, changes: Changes, what: str = "changes") -> DataFrame:
+def read_changes(
+    spark: SparkSession, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()
+) -> DataFrame:
     """The rows of a source; nothing is read yet but what it takes to know the columns."""
     try:
         frame = _open(spark, changes)
@@ -23,9 +26,9 @@ def read_changes(spark: SparkSession, changes: Changes, what: str = "changes") -
         rows.schema  # noqa: B018 (a Connect session finds out only now whether the source is there)
     except spark_errors() as error:
         raise ChangesError(
-            f"The {what} ({changes}) cannot be read: {first_line(error)}",
+            f"The {what} ({changes}) cannot be read: {told(error, mask)}",
             hint=f"Check the path, table or query in '{what}', and that Spark has the package for its format.",
-        ) from error
+        ) from (None if mask else error)
     return rows
 
 
@@ -116,12 +119,11 @@ def kept_name(place: int) -> str:
     return f"_dc_column_{place}"
 
 
-def instant_in(spark: SparkSession) -> Callable[[datetime], datetime]:
-    """Which instant a timestamp without zone stands for in this session, as Spark itself sees it."""
+def instant_in(spark: SparkSession) -> Callable[[datetime], int]:
+    """Which instant a timestamp without zone stands for in this session, as Spark itself sees it, in microseconds."""
 
-    def instant(value: datetime) -> datetime:
-        micros = spark.sql(f"select unix_micros(timestamp_ltz '{value.isoformat(sep=' ')}')").collect()[0][0]
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    def instant(value: datetime) -> int:
+        return spark.sql(f"select unix_micros(timestamp_ltz '{value.isoformat(sep=' ')}')").collect()[0][0]
 
     return instant
 
@@ -140,9 +142,3 @@ def spark_errors() -> tuple[type[Exception], ...]:
     except ImportError:  # a Spark Connect client has no JVM
         return (PySparkException,)
     return (PySparkException, Py4JJavaError)
-
-
-def first_line(error: Exception) -> str:
-    """What Spark says, without its plans and stack traces."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].split(" SQLSTATE")[0].rstrip(" ;.") + "."

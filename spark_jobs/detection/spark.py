@@ -14,7 +14,7 @@ from spark_jobs.detection.compact import Compact, Merge
 from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.plan import Plan
 from spark_jobs.detection.resolve import Resolve
-from spark_jobs.detection.sources import first_line, kept, row_hash, spark_errors
+from spark_jobs.detection.sources import kept, row_hash, spark_errors
 from spark_jobs.detection.staging import (
     CHANGE_TYPE,
     ROW_GROUP,
@@ -25,8 +25,9 @@ from spark_jobs.detection.staging import (
     raise_from,
 )
 from spark_jobs.detection.steps import DOCUMENT_SCHEMA, Encode, Probe, ReportStep
-from spark_jobs.detection.work import MESSAGE_SCHEMA, Work
+from spark_jobs.detection.work import MESSAGE_SCHEMA, NOTHING_UNDONE, Undone, Work
 from spark_jobs.errors import ChangesError
+from spark_jobs.masking import told
 from spark_jobs.request import Changes, Request
 from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
@@ -45,20 +46,34 @@ _RESOLVED_HERE = 50_000
 
 
 def stage_load(
-    changes: DataFrame, source: Changes, storage: Storage, load: int, plan: Plan, types: Mapping[str, str]
+    changes: DataFrame,
+    source: Changes,
+    storage: Storage,
+    load: int,
+    plan: Plan,
+    types: Mapping[str, str],
+    *,
+    mask: Collection[str] = (),
 ) -> StagedLoad:
     """Read the changes once: write their rows to the state and make their fingerprint."""
     columns = dict(zip(plan.columns, plan.types, strict=True))
-    return _run_stage(changes, source, Stage(storage, load, plan.columns), columns, types)
+    return _run_stage(changes, source, Stage(storage, load, plan.columns), columns, types, mask)
 
 
-def fingerprint_load(changes: DataFrame, source: Changes, types: Mapping[str, str]) -> str:
+def fingerprint_load(
+    changes: DataFrame, source: Changes, types: Mapping[str, str], *, mask: Collection[str] = ()
+) -> str:
     """Read the changes and make their fingerprint; nothing is written."""
-    return _run_stage(changes, source, Stage(None, 0, ()), {}, types).fingerprint
+    return _run_stage(changes, source, Stage(None, 0, ()), {}, types, mask).fingerprint
 
 
 def _run_stage(
-    changes: DataFrame, source: Changes, stage: Stage, columns: Mapping[str, str], types: Mapping[str, str]
+    changes: DataFrame,
+    source: Changes,
+    stage: Stage,
+    columns: Mapping[str, str],
+    types: Mapping[str, str],
+    mask: Collection[str],
 ) -> StagedLoad:
     from pyspark.errors import PythonException
 
@@ -71,9 +86,9 @@ def _run_stage(
         raise
     except spark_errors() as error:
         raise ChangesError(
-            f"The changes ({source}) cannot be read: {first_line(error)}",
+            f"The changes ({source}) cannot be read: {told(error, mask)}",
             hint="The source was found, but reading its rows failed; the Spark log has the details.",
-        ) from error
+        ) from (None if mask else error)
     return gather([row["document"] for row in collected], stage.load, list(types.items()))
 
 
@@ -101,6 +116,7 @@ def make_work(
     *,
     inserts: Sequence[DataFile] = (),
     deletes: Sequence[DataFile] = (),
+    undone: Undone = NOTHING_UNDONE,
     dead: Sequence[DataFile] = (),
     writes: Collection[str] | None = None,
     runs_of: int | None = None,
@@ -109,7 +125,7 @@ def make_work(
 
     Without request nothing is listed; ``writes`` are the indexes to write when they are not all.
     """
-    rows = sum(file.rows for file in (*inserts, *deletes))
+    rows = sum(file.rows for file in (*inserts, *deletes, *undone.inserts, *undone.deletes))
     spread = spread_of(plan, index_files, rows)
     first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
     units = sum(one.units for one in spread.values())
@@ -127,6 +143,7 @@ def make_work(
         runs_of=load if runs_of is None else runs_of,
         inserts=tuple(inserts),
         deletes=tuple(deletes),
+        undone=undone,
         dead=tuple(dead),
         index_files=index_files,
         spread=spread,
@@ -178,8 +195,7 @@ def compact(spark: SparkSession, storage: Storage, merges: Sequence[Merge]) -> l
 
 
 def _encoders(work: Work) -> int:
-    changed = (*work.inserts, *work.deletes)
-    return min(sum(math.ceil(file.rows / ROW_GROUP) for file in changed), _MOST_ENCODERS)
+    return min(sum(math.ceil(file.rows / ROW_GROUP) for file, _ in work.changed), _MOST_ENCODERS)
 
 
 def _chunks(spark: SparkSession, work: Work, tasks: int) -> DataFrame:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.detection.codes import whole
-from spark_jobs.detection.encode import GONE, encode, skipped_null_rows
+from spark_jobs.detection.encode import encode, skipped_null_rows
 from spark_jobs.detection.parquet import Reader
 from spark_jobs.detection.report import Report
 from spark_jobs.detection.rows import ROW_ID, is_in, read_group, row_ids
@@ -56,12 +56,11 @@ class Encode:
         yield send(0, "skipped", {"rows": list(skipped.items())})
 
     def _pieces(self, task: int) -> Iterator[tuple[pa.Table, str]]:
-        """The task's share of the row groups of inserted and deleted rows, with row ids."""
+        """The task's share of the row groups of rows that come and go, with row ids."""
         work = self.work
         dead = row_ids(work.storage, work.dead)
-        signed = [*((file, "") for file in work.inserts), *((file, GONE) for file in work.deletes)]
         turn = 0
-        for file, sign in signed:
+        for file, sign in work.changed:
             reader = Reader(work.storage, file)
             for group in range(len(reader.group_starts) - 1):
                 turn += 1

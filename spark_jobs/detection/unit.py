@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.detection.codes import combine, whole
-from spark_jobs.detection.encode import GONE
+from spark_jobs.detection.encode import GONE, UNDO
 from spark_jobs.detection.frames import Frame, make_frames
 from spark_jobs.detection.hashing import range_of
 from spark_jobs.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
@@ -23,6 +23,8 @@ from spark_jobs.errors import StateError
 
 ENTRIES = "entries "
 """The kind of message that carries new entries of an index; its id follows."""
+UNDONE = "undone "
+"""What stands before the kind of message about an earlier attempt that is undone."""
 MOST_NAMED = 5
 """How many rows an error names."""
 _ROWS_PER_REPORT = 2**20
@@ -33,7 +35,16 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
     if not group.indexes:
         yield from _probe_single_rows(work, group, roles)
         return
-    probe = _prepare(work, group, unit, roles)
+    changes = [_Rows.of(group, roles, UNDO), _Rows.of(group, roles)]
+    if any(one.num_rows for one in changes[0].both):
+        before = _prepare(work, group, unit, changes[0], None)
+        for constraint in group.constraints:
+            yield from _pairs(constraint.number, count_pairs(constraint, before.new), f"{UNDONE}pairs")
+            yield from _pairs(constraint.number, count_pairs(constraint, before.gone), f"{UNDONE}removed")
+        yield from _new_entries(work, group, unit, before)
+    if not any(one.num_rows for one in changes[1].both):
+        return
+    probe = _prepare(work, group, unit, changes[1], changes[0])
     if group.identity and work.plan.key:
         yield from _check_keys(group, probe)
     row_ids = (_row_ids(probe.new.new_t), _row_ids(probe.new.new_s))
@@ -43,14 +54,26 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         if work.most_found and (counted.pairs_with_old or counted.pairs_among_new_twice):
             listing = list_pairs(constraint, counted, probe.new, probe.origins, group.columns, work.most_found)
         yield from _facts(work, constraint, counted, violating_rows(counted, probe.new, row_ids), listing)
-        if probe.gone.new_t.size or probe.gone.new_s.size:
-            yield from _removed(constraint.number, count_pairs(constraint, probe.gone))
-    for index in work.writes(group) if probe.new.pairs_new else []:
-        task = unit * work.report_tasks // work.spread[group.number].units
-        for blocks, sign in ((probe.new, 1), (probe.gone, -1)):
-            frame = blocks.new_t if index == group.t_index else blocks.new_s
-            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
-                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns, sign))
+        yield from _pairs(constraint.number, count_pairs(constraint, probe.gone), "removed")
+    yield from _new_entries(work, group, unit, probe)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows that come and rows that go, for each side of a group."""
+
+    new: list[pa.Table]
+    gone: list[pa.Table]
+
+    @staticmethod
+    def of(group: Group, roles: Mapping[str, pa.Table], phase: str = "") -> _Rows:
+        nothing = next(iter(roles.values())).slice(0, 0)
+        sides = ("t", "s") if group.two_sided else ("both",)
+        return _Rows(*([roles.get(f"{phase}{sign}{side}", nothing) for side in sides] for sign in ("", GONE)))
+
+    @property
+    def both(self) -> list[pa.Table]:
+        return [*self.new, *self.gone]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +88,21 @@ class _Probe:
     origins: Origins
 
 
-def _prepare(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> _Probe:
-    """The changed rows of a unit and what the indexes hold for them, as frames with codes in common orders."""
-    nothing = next(iter(roles.values())).slice(0, 0)
-    sides = ("t", "s") if group.two_sided else ("both",)
-    new = [roles.get(side, nothing) for side in sides]
-    gone = [roles.get(GONE + side, nothing) for side in sides]
+def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | None) -> _Probe:
+    """The changed rows of a unit and what the indexes hold for them, as frames with codes in common orders.
+
+    ``earlier`` are rows that came and went before these, and that the indexes do not know of yet.
+    """
+    new, gone = rows.new, rows.gone
     asking = [pa.concat_tables(pair) for pair in zip(new, gone, strict=True)]
+    taken = (
+        [[one] for one in gone] if earlier is None else [list(pair) for pair in zip(gone, earlier.gone, strict=True)]
+    )
+    added = [[] for _ in new] if earlier is None else [[one] for one in earlier.new]
     # a changed t asks for the old rows that lie as s in its block, and the other way round
     old = [
-        _find(work, group, index, unit, rows, taken)
-        for index, rows, taken in zip(group.indexes, reversed(asking), gone, strict=True)
+        _find(work, group, index, unit, asks, _Lines.of(adds, takes))
+        for index, asks, adds, takes in zip(group.indexes, reversed(asking), added, taken, strict=True)
     ]
     tables = [(rows, np.ones(rows.num_rows, np.int64)) for rows in (*new, *gone)]
     tables += [(one.table, one.weights) for one in old]
@@ -93,11 +120,25 @@ def _prepare(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table])
 
 
 @dataclass(frozen=True, slots=True)
+class _Lines:
+    """Rows that come to an index (each weighs 1) or go from it (-1) before it is asked."""
+
+    rows: pa.Table
+    weights: np.ndarray
+
+    @staticmethod
+    def of(added: Sequence[pa.Table], taken: Sequence[pa.Table]) -> _Lines:
+        sizes = [sum(one.num_rows for one in tables) for tables in (added, taken)]
+        return _Lines(pa.concat_tables([*added, *taken]), np.repeat(np.array([1, -1]), sizes))
+
+
+@dataclass(frozen=True, slots=True)
 class _Old:
-    """What an index holds for a unit: entries of its runs, then rows that this load takes away, each weighing -1."""
+    """What an index holds for a unit: entries of its runs, then single rows that come to it or go from it."""
 
     found: Found
-    taken: np.ndarray
+    row_id: np.ndarray
+    """The ids of the single rows."""
     table: pa.Table
     weights: np.ndarray
 
@@ -107,23 +148,23 @@ class _Old:
         entries = [members[members < stored] for members in groups]
         ids = iter(self.found.row_ids(np.concatenate([*entries, np.zeros(0, np.int64)])))
         return [
-            self._left(mine, [next(ids) for _ in mine], self.taken[members[members >= stored] - stored])
+            self._left(mine, [next(ids) for _ in mine], members[members >= stored])
             for mine, members in zip(entries, groups, strict=True)
         ]
 
-    def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], taken: np.ndarray) -> list[int]:
-        adds = self.weights[entries] > 0
-        if adds.all() and not len(taken):
+    def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], single: np.ndarray) -> list[int]:
+        signs = np.sign(self.weights[entries])
+        if (signs > 0).all() and not len(single):
             return np.concatenate([one[:MOST_ROW_IDS] for one in ids])[:MOST_ROW_IDS].tolist()
-        signs = np.repeat(np.where(adds, 1, -1), [len(one) for one in ids])
-        weights = np.concatenate([signs, np.full(len(taken), -1)])
-        distinct, place = np.unique(np.concatenate([*ids, taken]), return_inverse=True)
+        weights = np.concatenate([np.repeat(signs, [len(one) for one in ids]), self.weights[single]])
+        rows = np.concatenate([*ids, self.row_id[single - len(self.found.file)]])
+        distinct, place = np.unique(rows, return_inverse=True)
         return distinct[np.bincount(place, weights, len(distinct)) > 0][:MOST_ROW_IDS].tolist()
 
 
-def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, taken: pa.Table) -> _Old:
+def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: _Lines) -> _Old:
     files = work.index_files.get(index.id, ())
-    hashes = whole(taken.column(HASH)).to_numpy()
+    hashes = whole(lines.rows.column(HASH)).to_numpy()
     if index.key:
         wanted = _wanted_hashes(group, asking, keys=bool(work.plan.key))
         found = find_entries(work.storage, files, group.columns, wanted=wanted)
@@ -132,15 +173,20 @@ def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Tabl
         within = range_of(unit, work.spread[group.number].shares)
         found = find_entries(work.storage, files, group.columns, within=within)
         near = (hashes >= within[0]) & (hashes <= within[1])
-    mine = taken.filter(pa.array(near))
-    entries = found.entries if found.entries.num_columns else mine.slice(0, 0).append_column(ROWS, _counts(0))
-    lines = [one.select([*group.columns, ROWS]) for one in (entries, mine.append_column(ROWS, _counts(-1, near.sum())))]
-    table = pa.concat_tables(lines)
+    mine = lines.rows.filter(pa.array(near)).append_column(ROWS, pa.array(lines.weights[near], pa.int64()))
+    entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
+    table = pa.concat_tables(one.select([*group.columns, ROWS]) for one in (entries, mine))
     return _Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
 
 
-def _counts(value: int, length: int = 0) -> pa.Array:
-    return pa.array(np.full(length, value, np.int64))
+def _new_entries(work: Work, group: Group, unit: int, probe: _Probe) -> Iterator[pa.RecordBatch]:
+    """What the indexes get of a change."""
+    for index in work.writes(group) if probe.new.pairs_new else []:
+        task = unit * work.report_tasks // work.spread[group.number].units
+        for blocks, sign in ((probe.new, 1), (probe.gone, -1)):
+            frame = blocks.new_t if index == group.t_index else blocks.new_s
+            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
+                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns, sign))
 
 
 def _check_weights(work: Work, group: Group, frame: Frame) -> None:
@@ -191,19 +237,19 @@ def _wanted_hashes(group: Group, rows: pa.Table, *, keys: bool) -> np.ndarray:
 
 
 def _probe_single_rows(work: Work, group: Group, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-    nothing = next(iter(roles.values())).slice(0, 0)
-    tables = [roles.get(role, nothing) for role in ("both", f"{GONE}both")]
-    weighted = [(rows, np.ones(rows.num_rows, np.int64)) for rows in tables]
-    new, gone = make_frames(weighted, group.columns, group.classes)
+    kinds = {"": "pairs", GONE: "removed", UNDO: f"{UNDONE}pairs", UNDO + GONE: f"{UNDONE}removed"}
+    tables = {kinds[role.removesuffix("both")]: rows for role, rows in roles.items()}
+    weighted = [(rows, np.ones(rows.num_rows, np.int64)) for rows in tables.values()]
+    frames = make_frames(weighted, group.columns, group.classes)
     for constraint in group.constraints:
-        for frame in (new, gone):
+        for kind, frame in zip(tables, frames, strict=True):
             violating = np.zeros(frame.size, np.int64)
             for body in constraint.bodies:
                 violating |= frame.allows(body, "t")
             found = int(np.dot(violating, frame.weights))
             counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
-            if frame is gone:
-                yield from _removed(constraint.number, counted)
+            if kind != "pairs":
+                yield from _pairs(constraint.number, counted, kind)
             elif found:
                 blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
                 chosen = np.flatnonzero(violating)
@@ -212,10 +258,11 @@ def _probe_single_rows(work: Work, group: Group, roles: Mapping[str, pa.Table]) 
                 yield from _facts(work, constraint, counted, violating_rows(counted, blocks, row_ids), listing)
 
 
-def _removed(constraint: int, counted: Counted) -> Iterator[pa.RecordBatch]:
+def _pairs(constraint: int, counted: Counted, kind: str) -> Iterator[pa.RecordBatch]:
+    """How many pairs there are: new ones, or of those that go."""
     pairs = {"with_old": counted.pairs_with_old, "among_new_twice": counted.pairs_among_new_twice}
     if any(pairs.values()):
-        yield send(0, "removed", pairs, number=constraint)
+        yield send(0, kind, pairs, number=constraint)
 
 
 def _facts(
@@ -223,9 +270,7 @@ def _facts(
 ) -> Iterator[pa.RecordBatch]:
     """What the report needs; rows go to the report by ranges of their ids, so that no report grows with the load."""
     number = constraint.number
-    pairs = {"with_old": counted.pairs_with_old, "among_new_twice": counted.pairs_among_new_twice}
-    if counted.pairs_with_old or counted.pairs_among_new_twice:
-        yield send(0, "pairs", pairs, number=number)
+    yield from _pairs(number, counted, "pairs")
     if listing is not None and listing.num_rows:
         yield send(number % work.report_tasks, "listed", listing, number=number)
     if rows.num_rows and work.lists:

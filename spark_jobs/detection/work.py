@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.detection.encode import Spread
+from spark_jobs.detection.encode import GONE, UNDO, Spread
 from spark_jobs.detection.plan import Group, IndexPlan, Plan
 from spark_jobs.state.snapshots import DataFile
 from spark_jobs.state.storage import Storage
@@ -32,6 +32,17 @@ _ARROW_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
+class Undone:
+    """The rows that come back, and those that go, when an earlier attempt of a load is undone."""
+
+    inserts: tuple[DataFile, ...] = ()
+    deletes: tuple[DataFile, ...] = ()
+
+
+NOTHING_UNDONE = Undone()
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Everything that the workers need to know about one load."""
 
@@ -44,6 +55,8 @@ class Work:
     inserts: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
     """Files of the rows that are deleted, under the ids that they have in the indexes."""
+    undone: Undone
+    """What comes and goes before, because an earlier attempt of the load is undone."""
     dead: tuple[DataFile, ...]
     """Files of rows that are passed over when they are met in other files: they were deleted long ago."""
     index_files: Mapping[str, tuple[DataFile, ...]]
@@ -59,6 +72,17 @@ class Work:
     mask: tuple[str, ...]
     lists: bool = True
     """Whether violations are written down for people, or only counted."""
+
+    @property
+    def changed(self) -> tuple[tuple[DataFile, str], ...]:
+        """All files of rows that come and go, with what stands before the role of their rows."""
+        parts = (
+            (self.inserts, ""),
+            (self.deletes, GONE),
+            (self.undone.inserts, UNDO),
+            (self.undone.deletes, UNDO + GONE),
+        )
+        return tuple((file, sign) for files, sign in parts for file in files)
 
     @property
     def columns(self) -> list[str]:

@@ -55,6 +55,10 @@ class Load:
     """Whether its rows can no longer be told from those of other loads, because the state was built anew."""
     missing_deletes: str = "error"
     duplicate_keys: str = "error"
+    key: list[str] = field(default_factory=list)
+    """The key by which its deletes found their rows: nothing where that was the whole row."""
+    mask: list[str] = field(default_factory=list)
+    """The columns whose values were hidden in what was written about it."""
 
 
 @dataclass(frozen=True, slots=True)

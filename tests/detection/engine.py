@@ -7,16 +7,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.constraints.model import ConstraintSet
+from spark_jobs.constraints.model import ConstraintSet, microseconds
 from spark_jobs.detection.encode import Spread
 from spark_jobs.detection.parquet import parquet_bytes, store_parquet
-from spark_jobs.detection.plan import make_plan
+from spark_jobs.detection.plan import make_plan, with_zones
 from spark_jobs.detection.rows import take_rows
 from spark_jobs.detection.spark import make_work
 from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
@@ -45,7 +44,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.storage = Storage(f"memory://engine/{next(_numbers)}")
-        self.plan = make_plan(self.constraint_set, self.schema, instant=lambda value: value.replace(tzinfo=UTC))
+        self.plan = make_plan(with_zones(self.constraint_set, self.schema, microseconds), self.schema)
 
     def load(self, rows: pa.Table, deleted: Sequence[int] = ()) -> list[Findings]:
         """Apply a load: rows that come, and the ids of those that go; what it did to each constraint."""

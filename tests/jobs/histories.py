@@ -25,21 +25,28 @@ class Given:
     deletes: list[Row] = field(default_factory=list)
     missing_deletes: str = "error"
     duplicate_keys: str = "error"
+    key: str | None = None
+    """By which its deletes find their rows, and which none of its inserts may share."""
 
 
 @dataclass
 class Played:
     """What a load did."""
 
+    inserted: list[Row] = field(default_factory=list)
     deleted: list[Row] = field(default_factory=list)
     missing: int = 0
 
 
-def play(loads: list[Given], key: str | None) -> tuple[list[Row], dict[str, Played]]:
-    """All loads, one after the other: the rows at the end, and what each load did."""
+def play(loads: list[Given], every_key: str | None = None) -> tuple[list[Row], dict[str, Played]]:
+    """All loads, one after the other: the rows at the end, and what each load did.
+
+    ``every_key`` is the key of all loads that do not say one of their own.
+    """
     rows: list[Row] = []
     done: dict[str, Played] = {}
     for load in loads:
+        key = load.key or every_key
         played = done[load.load_id] = Played()
         for row in load.deletes:
             place = next((n for n, one in enumerate(rows) if _same(one, row, key)), None)
@@ -50,15 +57,21 @@ def play(loads: list[Given], key: str | None) -> tuple[list[Row], dict[str, Play
             else:
                 played.missing += 1
         if key:
-            if max(Counter(row[key] for row in load.inserts).values(), default=0) > 1:
+            if not is_unique(load.inserts, key):
                 raise Refused(f"{load.load_id} inserts a key twice")
             for row in load.inserts:
                 for place in [n for n, one in enumerate(rows) if one[key] == row[key]]:
                     if load.duplicate_keys == "error":
                         raise Refused(f"{load.load_id} inserts {row}")
                     played.deleted.append(rows.pop(place))
-        rows += [dict(row) for row in load.inserts]
+        played.inserted = [dict(row) for row in load.inserts]
+        rows += played.inserted
     return rows, done
+
+
+def is_unique(rows: list[Row], key: str | None) -> bool:
+    """Whether no two rows have the same key."""
+    return key is None or max(Counter(row[key] for row in rows).values(), default=0) <= 1
 
 
 def _same(one: Row, other: Row, key: str | None) -> bool:
@@ -81,11 +94,8 @@ def violations(constraint: Constraint, rows: list[Row]) -> int:
     )
 
 
-def violating(constraint: Constraint, rows: list[Row], new: int) -> int:
-    """How many of the last ``new`` rows take part in a violation."""
+def violating(constraint: Constraint, rows: list[Row], new: list[Row]) -> int:
+    """How many of some of the rows take part in a violation."""
     if constraint.rows == 1:
-        return sum(row_violates(constraint, row) for row in rows[len(rows) - new :])
-    return sum(
-        any(pair_violates(constraint, rows[place], other) for n, other in enumerate(rows) if n != place)
-        for place in range(len(rows) - new, len(rows))
-    )
+        return sum(row_violates(constraint, row) for row in new)
+    return sum(any(pair_violates(constraint, row, other) for other in rows if other is not row) for row in new)

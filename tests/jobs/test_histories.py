@@ -26,14 +26,13 @@ from spark_jobs.constraints.files import load_constraints
 from spark_jobs.detection.parquet import Builder, parquet_bytes
 from spark_jobs.detection.rows import ROW_ID, is_in, read_rows, row_ids
 from spark_jobs.detection.runs import ROW_IDS, find_entries
-from spark_jobs.errors import ChangesError, DcError
-from spark_jobs.history import is_newest
+from spark_jobs.errors import ChangesError, ConstraintError, DcError, StateError
 from spark_jobs.maintain import maintain
 from spark_jobs.state.snapshots import DataFile, Snapshot, read_current
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import Verdict
 from tests.inprocess import Frame, Source, without_spark
-from tests.jobs.histories import Given, Refused, Row, play, violating, violations
+from tests.jobs.histories import Given, Played, Refused, Row, is_unique, play, violating, violations
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 TYPES = {
@@ -43,6 +42,7 @@ TYPES = {
     "age": ("int", pa.int32()),
     "pay": ("double", pa.float64()),
     "note": ("string", pa.string()),
+    "tags": ("array<string>", pa.list_(pa.string())),
 }
 RULES = [
     {
@@ -56,7 +56,7 @@ RULES = [
     {"name": "alone", "deny": "t.pay <= 1.0"},
     {"name": "sorted", "order": "age -> pay", "within": ["city"]},
 ]
-"""The first one reads every column but ``note``: while it is there, any other can be added without the table."""
+"""The first one reads all columns but ``note`` and ``tags``: while it is there, any other needs no table."""
 SOME_RULES = st.sets(st.sampled_from(range(len(RULES))), min_size=1, max_size=3)
 
 ROWS = st.fixed_dictionaries(
@@ -67,9 +67,11 @@ ROWS = st.fixed_dictionaries(
         "age": st.sampled_from([0, 1, 2, None]),
         "pay": st.sampled_from([-0.0, 0.0, 1.0, 2.0, float("inf"), float("nan"), None]),
         "note": st.sampled_from(["x", None]),
+        "tags": st.sampled_from([["x", None], [None, "x"], ["x"], [], None]),
     }
 )
 INSERTS = st.lists(ROWS, max_size=5)
+KEYS = st.sampled_from([None, "id", "id", "age"])
 
 TINY = {
     "compact._MERGED_ENTRIES": 2,
@@ -97,7 +99,7 @@ _numbers = itertools.count()
 
 
 class Unknown(Exception):
-    """A refusal that is right: a rule reads a column that was not kept of all rows."""
+    """A refusal that is right: a rule reads a column that was not kept of all rows, or the key does not fit them."""
 
 
 class Killed(BaseException):
@@ -135,7 +137,7 @@ class Histories(RuleBasedStateMachine):
     """Random histories of one table."""
 
     @initialize(
-        keyed=st.booleans(),
+        key=KEYS,
         reads_all=st.booleans(),
         rules=SOME_RULES,
         tiny=st.booleans(),
@@ -143,10 +145,11 @@ class Histories(RuleBasedStateMachine):
         seed=st.integers(0, 2**32),
         data=st.data(),
         first=st.lists(INSERTS, max_size=6),
+        merged=st.booleans(),
     )
     def begin(
         self,
-        keyed: bool,
+        key: str | None,
         reads_all: bool,
         rules: set[int],
         tiny: bool,
@@ -154,6 +157,7 @@ class Histories(RuleBasedStateMachine):
         seed: int,
         data: st.DataObject,
         first: list[list[Row]],
+        merged: bool,
     ) -> None:
         self.random = Random(seed)
         self._stack = ExitStack()
@@ -173,7 +177,7 @@ class Histories(RuleBasedStateMachine):
         self.limits = {"max_listed": 1, "max_samples": 1} if tiny else {}
         self.state = f"memory://histories/{next(_numbers)}"
         self.storage = Storage(self.state)
-        self.key = "id" if keyed else None
+        self.key = self.committed_key = key
         self.reads_all = reads_all
         self.change_the_rules(rules)
         self.loads: list[Given] = []
@@ -182,6 +186,8 @@ class Histories(RuleBasedStateMachine):
         self.count = 0
         for inserts in first:
             self.apply(data, inserts, discard=False)
+        if merged and self.loads:
+            self.look_after("compact", 1)
 
     def _patch(self, target: str, value: Any) -> None:
         self._stack.enter_context(patch(target, value))
@@ -234,7 +240,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.loads)
     @rule(data=st.data())
     def replace_by_nothing(self, data: st.DataObject) -> None:
-        self._apply(Given(data.draw(st.sampled_from(self.loads)).load_id), discard=False)
+        self._apply(Given(data.draw(st.sampled_from(self.loads)).load_id, key=self.key), discard=False)
 
     @precondition(lambda self: self.loads)
     @rule(data=st.data())
@@ -247,7 +253,12 @@ class Histories(RuleBasedStateMachine):
         except Unknown:
             return
         except ChangesError:
-            assert self._is_refused(left), f"{load.load_id} was not taken out, though no later load needs it"
+            assert self._is_refused(left) or self._keys_differ(load, self.committed_key), (
+                f"{load.load_id} was not taken out, though no later load needs it"
+            )
+            return
+        except StateError:
+            assert self._keys_differ(load, self.committed_key)
             return
         assert not self._is_refused(left), f"{load.load_id} was taken out, though a later load needs it"
         self.loads = left
@@ -262,12 +273,16 @@ class Histories(RuleBasedStateMachine):
                 self._submit(given)
             except (ChangesError, Unknown):
                 return
+            except ConstraintError:
+                assert not is_unique(play(self.loads)[0], self.key)
+                return
         after = read_current(self.storage)
         if after != before:  # it died after its commit, or not at all
             assert after is not None
             assert after.find_load(given.load_id)
             self.count += 1
             self.loads.append(given)
+            self.committed_key = self.key
             self.columns[given.load_id] = self._columns(self._rule_file)
         self._check()
 
@@ -282,21 +297,30 @@ class Histories(RuleBasedStateMachine):
     def change_the_rules(self, rules: set[int]) -> None:
         self.chosen = sorted(rules | {0} if self.reads_all else rules)
 
+    @rule(key=KEYS)
+    def change_the_key(self, key: str | None) -> None:
+        self.key = key
+
     # how it is done, and what must be so
+
+    def _keys_differ(self, load: Given, key: str | None) -> bool:
+        """Whether loads from this one on were applied with another key than this."""
+        place = next(n for n, one in enumerate(self.loads) if one.load_id == load.load_id)
+        return any(one.key != key for one in self.loads[place:])
 
     def _given(self, data: st.DataObject, load_id: str, inserts: list[Row]) -> Given:
         """A load: some of its deletes are of rows that are there, and keys are unique more often than not."""
         others = [one for one in self.loads if one.load_id != load_id]
         try:
-            rows, _ = play(others, self.key)
+            rows, _ = play(others)
         except Refused:
             rows = []
         deletes = data.draw(st.lists(st.sampled_from(rows), unique_by=id, max_size=3)) if rows else []
         if data.draw(st.integers(0, 3)) == 0:
             deletes = [*deletes, data.draw(ROWS)]
         if self.key and data.draw(st.integers(0, 3)):
-            taken = {row["id"] for row in rows if row not in deletes}
-            unique = {row["id"]: row for row in inserts if row["id"] not in taken}
+            taken = {row[self.key] for row in rows if row not in deletes}
+            unique = {row[self.key]: row for row in inserts if row[self.key] not in taken}
             inserts = list(unique.values())
         return Given(
             load_id,
@@ -304,6 +328,7 @@ class Histories(RuleBasedStateMachine):
             deletes,
             data.draw(st.sampled_from(["error", "ignore"])),
             data.draw(st.sampled_from(["error", "replace"])) if self.key else "error",
+            self.key,
         )
 
     @property
@@ -334,7 +359,7 @@ class Histories(RuleBasedStateMachine):
 
     def _is_refused(self, history: list[Given]) -> bool:
         try:
-            play(history, self.key)
+            play(history)
         except Refused:
             return True
         return False
@@ -363,59 +388,71 @@ class Histories(RuleBasedStateMachine):
         place = len(self.loads) if known is None else known
         without = [one for one in self.loads if one.load_id != given.load_id]
         history = [*without[:place], given, *without[place:]]
-        snapshot = read_current(self.storage)
+        mixed = known is not None and self._keys_differ(given, self.key)
         try:
             verdict = self._submit(given, rejected_load="discard" if discard else "keep")
         except Unknown:
             return
+        except ConstraintError:  # the key is another one, and not unique among the rows that are there
+            assert not is_unique(play(self.loads)[0], self.key) or not is_unique(play(without)[0], self.key)
+            return
+        except StateError:
+            assert mixed or (discard and known is not None and self._keys_differ(given, self.committed_key))
+            return
         except ChangesError:
             # a failed attempt in the middle of the history goes altogether, which later loads may not allow
-            assert self._is_refused(history) or (discard and known is not None and self._is_refused(without))
+            gone = discard and known is not None and (self._is_refused(without) or mixed)
+            assert self._is_refused(history) or mixed or gone or not is_unique(play(history)[0], self.key)
             return
         if verdict.replayed:
             return
         assert not self._is_refused(history), f"{given.load_id} was applied, though it cannot be"
-        rows, done = play(history, self.key)
+        rows, done = play(history)
         played = done[given.load_id]
         assert verdict.rows["inserted"] == len(given.inserts)
         assert verdict.rows["deleted"] == len(played.deleted)
         assert verdict.rows.get("missing_deletes", 0) == played.missing
         self.discarded.pop(given.load_id, None)
+        if place == len(without) or self._tells_apart(history, given):
+            self._check_change(verdict, rows, played)
         if verdict.discarded:
             self.loads, self.discarded[given.load_id] = without, given
-            rows, _ = play(without, self.key)
+            rows, _ = play(without)
         else:
+            assert is_unique(rows, self.key)
             self.loads, self.columns[given.load_id] = history, self._columns(self._rule_file)
+            self.committed_key = self.key
         assert verdict.rows["total"] == len(rows)
         constraints = load_constraints(self._rule_file).constraints
         totals = {one.name: one.total_violations for one in verdict.constraints}
         assert totals == {one.name: violations(one, rows) for one in constraints}
-        if place == len(without) and not verdict.discarded:
-            before, _ = play(without, self.key)
-            old = snapshot.find_load(given.load_id) if snapshot and known is not None else None
-            apart = snapshot is None or old is None or is_newest(snapshot, old)
-            self._check_change(verdict, before, rows, len(given.inserts), apart=apart)
         self._check()
 
-    def _check_change(self, verdict: Verdict, before: list[Row], after: list[Row], new: int, *, apart: bool) -> None:
-        """New and removed violations of a load at the end of the history, whose rows are the last ones.
+    def _tells_apart(self, history: list[Given], given: Given) -> bool:
+        """Whether no other load has rows alike to those of a load: which of them a later delete takes is open."""
+        own, others = (
+            {repr(row) for one in history for row in [*one.inserts, *one.deletes] if (one is given) == mine}
+            for mine in (True, False)
+        )
+        return not own & others
 
-        When an old attempt did not stand apart, what it brought counts as removed, and rows that it deleted as new.
-        """
-        left = after[: len(after) - new]
+    def _check_change(self, verdict: Verdict, after: list[Row], played: Played) -> None:
+        """New and removed violations are those of the load's own rows with all others there, as if it came last."""
+        alive = {id(row) for row in after}
+        new = [row for row in played.inserted if id(row) in alive]
+        left = [row for row in after if not any(row is one for one in new)]
         for one, constraint in zip(verdict.constraints, load_constraints(self._rule_file).constraints, strict=True):
             kept = violations(constraint, left)
-            removed, added = violations(constraint, before) - kept, violations(constraint, after) - kept
+            removed = violations(constraint, [*left, *played.deleted]) - kept
             found = (one.removed_violations, one.new_violations, one.violating_rows)
-            assert not apart or found == (removed, added, violating(constraint, after, new))
-            assert one.new_violations >= added
+            assert found == (removed, violations(constraint, after) - kept, violating(constraint, after, new))
 
     def _check(self) -> None:
         snapshot = read_current(self.storage)
         if snapshot is None:
             assert not self.loads
             return
-        rows, _ = play(self.loads, self.key)
+        rows, _ = play(self.loads)
         assert snapshot.rows == len(rows)
         constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
         assert snapshot.totals == {one.name: violations(one, rows) for one in constraints}
@@ -428,7 +465,7 @@ class Histories(RuleBasedStateMachine):
         """Every index has just the rows that are there, each under its own values."""
         if not snapshot.constraints:
             return
-        plan = plan_of(self.spark, snapshot)
+        plan = plan_of(snapshot)
         dead = row_ids(self.storage, [*snapshot.files_of("deletes"), *snapshot.files_of("dead")])
         rows = []
         for part in read_rows(self.storage, snapshot.files_of("rows"), plan.stored):

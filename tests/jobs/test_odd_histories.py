@@ -18,7 +18,7 @@ from spark_jobs.detection.plan import ROW_HASH, Plan
 from spark_jobs.detection.rows import ROW_ID, read_rows
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from spark_jobs.detection.table import WriteRows
-from spark_jobs.errors import ChangesError, ConstraintError, SchemaError
+from spark_jobs.errors import ChangesError, ConstraintError, SchemaError, StateError
 from spark_jobs.maintain import maintain
 from spark_jobs.request import Changes
 from spark_jobs.state.snapshots import DataFile, Snapshot, commit, data_file, read_current
@@ -30,6 +30,7 @@ from tests.inprocess import _row_hashes as row_hashes
 ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
 CITY = {"name": "city", "fd": "zip -> city"}
 PAY = {"name": "pay", "fd": "zip -> pay"}
+READS_ALL = {"name": "reads all", "deny": "t.id = s.id and t.zip = s.zip and t.city != s.city and t.pay < s.pay"}
 POSITIVE = {"name": "positive", "deny": "t.pay <= 0"}
 
 Row = tuple[Any, ...]
@@ -42,7 +43,7 @@ class Table:
     def __init__(self, spark: Any, folder: Path, *rules: dict[str, str], key: str | None = None) -> None:
         self.spark, self.folder, self.rules = spark, folder, list(rules)
         self.state, self.storage = str(folder / "state"), Storage(str(folder / "state"))
-        self.named = {"version": 1, "table": "people"} | ({"key": [key]} if key else {})
+        self.key = key
         self.types = {"id": "bigint", "zip": "string", "city": "string", "pay": "int"}
 
     def source(self, name: str, rows: list[Row], kinds: list[str] | None = None) -> dict[str, str]:
@@ -68,7 +69,12 @@ class Table:
             "state": self.state,
             "load_id": load_id,
             "changes": self.source(load_id, [*inserts, *deletes], kinds),
-            "constraints": {**self.named, "constraints": self.rules},
+            "constraints": {
+                "version": 1,
+                "table": "people",
+                **({"key": [self.key]} if self.key else {}),
+                "constraints": self.rules,
+            },
         }
         return apply_load(self.spark, request | more)
 
@@ -229,8 +235,90 @@ def widen(spark: Session, storage: Storage, snapshot: Snapshot, plan: Plan, sour
     return [data_file(json.loads(text)["file"]) for batch in written for text in batch.column(0).to_pylist()]
 
 
+class TestKeyChanges:
+    """A load's deletes go by the key that it was applied with, for ever: no other key plays them again."""
+
+    FIRST = ((1, "a", "x", 1), (2, "b", "x", 2))
+
+    def refused(self, table: Table, **counts: int) -> None:
+        """Neither replacing nor taking out the first load is possible, and nothing is changed by trying."""
+        for act in (
+            lambda: table.maintain("retract", load_id="1"),
+            lambda: table.apply("1", (7, "q", "q", 7)),
+        ):
+            with pytest.raises(StateError, match="load '2' after it deleted rows by another key") as refusal:
+                act()
+            assert "Take out the loads after it first" in refusal.value.hint
+            assert table.counts == counts
+
+    def test_deletes_of_whole_rows_are_not_played_again_by_a_key_that_was_added(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        table = Table(session, tmp_path, CITY, READS_ALL)
+        table.apply("1", *self.FIRST)
+        table.apply("2", (3, "c", "z", 3), deletes=((1, "a", "x", 1), (2, "b", "other", 2)), missing_deletes="ignore")
+        table.key = "id"
+        table.apply("3", (4, "d", "z", 3))
+        self.refused(table, **{"rows": 3, "city": 0, "reads all": 0})
+
+    def test_deletes_by_key_are_not_played_again_by_whole_rows(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY, key="id")
+        table.apply("1", *self.FIRST)
+        table.apply("2", deletes=((1, None, None, None),))
+        table.key = None
+        table.apply("3", (4, "d", "z", 3))
+        self.refused(table, rows=2, city=0)
+
+    def test_deletes_by_one_key_are_not_played_again_by_another(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY, key="id")
+        table.apply("1", *self.FIRST)
+        table.apply("2", deletes=((9, "a", "x", 1),), missing_deletes="ignore")
+        table.key = "zip"
+        table.apply("3", (4, "d", "z", 3))
+        self.refused(table, rows=3, city=0)
+
+    def test_keys_that_were_replaced_are_not_replaced_by_another_key(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY, key="id")
+        table.apply("1", *self.FIRST)
+        table.apply("2", (1, "e", "y", 5), duplicate_keys="replace")
+        table.key = "zip"
+        table.apply("3", (4, "d", "z", 3))
+        self.refused(table, rows=3, city=0)
+
+    def test_loads_can_be_taken_out_from_the_newest_back(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY, READS_ALL)
+        table.apply("1", *self.FIRST)
+        table.apply("2", (3, "c", "z", 3), deletes=((1, "a", "x", 1),))
+        table.key = "id"
+        table.apply("3", (4, "d", "z", 3), deletes=((2, None, None, None),))
+        for load_id, rows in (("3", 2), ("2", 2), ("1", 0)):
+            table.maintain("retract", load_id=load_id)
+            assert table.counts == {"rows": rows, "city": 0, "reads all": 0}
+
+    def test_inserts_alone_may_be_replaced_whatever_the_key_was(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, CITY, READS_ALL)
+        table.apply("1", *self.FIRST)
+        table.apply("2", (3, "a", "z", 3))
+        table.key = "id"
+        table.apply("3", (4, "b", "z", 3))
+        table.apply("1", (1, "a", "y", 1))
+        assert table.counts == {"rows": 3, "city": 1, "reads all": 0}
+        with pytest.raises(ChangesError, match="inserts 1 keys that are present"):
+            table.apply("1", (4, "a", "y", 1))
+        table.maintain("retract", load_id="2")
+        assert table.counts == {"rows": 2, "city": 0, "reads all": 0}
+
+
 class TestVerify:
-    """Wrong totals are noticed by ``rebuild`` alone; whatever else is wrong, here."""
+    """Whatever is wrong in a state whose files are whole."""
+
+    def test_totals_that_are_not_what_the_rows_hold_are_noticed(self, table: Table) -> None:
+        now = table.snapshot
+        commit(table.storage, replace(now, number=now.number + 1, parent=now.number, totals={"city": 2}))
+        assert table.maintain("verify")["problems"] == ["Constraint 'city' has 1 violations, the snapshot says 2."]
+        assert table.maintain("verify", totals=False)["sound"]
+        table.maintain("rebuild")
+        assert table.maintain("verify")["sound"]
 
     @pytest.fixture
     def table(self, session: Session, tmp_path: Path) -> Table:

@@ -97,7 +97,7 @@ class TestMaintain:
             ({"action": "describe"}, {}),
             ({"action": "vacuum"}, {"keep_snapshots": 10, "grace_hours": 24}),
             ({"action": "vacuum", "keep_snapshots": 3, "grace_hours": 0}, {"keep_snapshots": 3, "grace_hours": 0}),
-            ({"action": "verify"}, {"table": None}),
+            ({"action": "verify"}, {"table": None, "totals": True}),
             ({"action": "rebuild", "table": {"path": "/lake"}}, {"table": {"path": "/lake"}}),
         ],
     )
