@@ -1,0 +1,145 @@
+"""Values of a masked column appear nowhere: not when a verdict is stored, not when it is given, not in errors."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs import apply_load as job
+from spark_jobs.apply_load import apply_load
+from spark_jobs.errors import ChangesError, DcError, SchemaError, UnexpectedError
+from spark_jobs.maintain import maintain
+from spark_jobs.state.storage import Storage
+from spark_jobs.stored import read_verdict
+from spark_jobs.verdict import Verdict
+from tests.inprocess import Session, Source, without_spark
+
+RULES = {
+    "version": 1,
+    "table": "people",
+    "key": ["id"],
+    "constraints": [{"name": "city", "fd": "zip -> city"}],
+}
+TYPES = {"id": "bigint", "zip": "string", "city": "string"}
+SECRET = "Berlin-Mitte"
+BROKEN = [(1, "10115", SECRET), (2, "10115", "Paris")]
+
+
+class Gate:
+    """One state, and loads of rows as (id, zip, city)."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.session, self.state = session, str(folder / "state")
+
+    def apply(self, load_id: str, rows: list[tuple[Any, ...]], **more: Any) -> Verdict:
+        columns = zip(*rows, strict=True)
+        arrow = (pa.int64(), pa.string(), pa.string())
+        table = pa.table({name: pa.array(list(v), t) for name, v, t in zip(TYPES, columns, arrow, strict=True)})
+        self.session.sources["changes"] = Source(table, TYPES)
+        request = {"state": self.state, "load_id": load_id, "changes": {"path": "changes"}, "constraints": RULES}
+        return apply_load(self.session, request | more)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    with without_spark() as session:
+        yield Gate(session, tmp_path)
+
+
+class TestMasksThatNameNothing:
+    @pytest.mark.parametrize("name", ["ciyt", "city ", " city"])
+    def test_a_mask_that_names_no_column_is_refused_with_the_nearest_name(self, gate: Gate, name: str) -> None:
+        for _ in range(2):  # also when the very same changes were applied before
+            with pytest.raises(SchemaError, match=r"which the changes .* do not have") as refusal:
+                gate.apply("monday", BROKEN, mask=[name])
+            assert (repr(name) in refusal.value.message, refusal.value.hint) == (True, "Did you mean 'city'?")
+            gate.apply("monday", BROKEN)
+
+    def test_case_does_not_matter(self, gate: Gate) -> None:
+        assert SECRET not in json.dumps(gate.apply("monday", BROKEN, mask=["CITY"]).to_dict())
+
+
+class TestStoredVerdicts:
+    def test_a_load_that_was_applied_unmasked_is_masked_when_it_comes_again_with_a_mask(self, gate: Gate) -> None:
+        first = gate.apply("monday", BROKEN)
+        assert SECRET in json.dumps(first.to_dict())
+        again = gate.apply("monday", BROKEN, mask=["City"])
+        assert again.replayed
+        assert SECRET not in json.dumps(again.to_dict())
+        assert again.constraints[0].new_violations == 1
+        (note,) = again.notes
+        assert note.startswith("Column 'city' was not masked when this load was applied")
+
+    def test_a_load_that_was_masked_from_the_beginning_has_no_such_note(self, gate: Gate) -> None:
+        gate.apply("monday", BROKEN, mask=["city"])
+        assert gate.apply("monday", BROKEN, mask=["city"]).notes == []
+
+    def test_who_reads_a_stored_verdict_sees_nothing_that_the_newest_load_masks(self, gate: Gate) -> None:
+        gate.apply("monday", BROKEN)
+        storage = Storage(gate.state)
+        assert SECRET in json.dumps(read_verdict(storage, "monday").to_dict())
+        assert SECRET not in json.dumps(read_verdict(storage, "monday", ["city"]).to_dict())
+        gate.apply("tuesday", [(3, "1", "x")], mask=["city"])
+        assert SECRET not in json.dumps(read_verdict(storage, "monday").to_dict())
+
+
+class TestErrors:
+    def test_an_unexpected_error_says_where_it_happened_and_no_value(self, gate: Gate) -> None:
+        def fail(*_: Any, **__: Any) -> None:
+            raise RuntimeError(f"the value '{SECRET}' is odd")
+
+        with patch("spark_jobs.detection.spark.stage_load", fail):
+            with pytest.raises(RuntimeError, match=SECRET):
+                gate.apply("monday", BROKEN)
+            with pytest.raises(UnexpectedError, match=r"RuntimeError \(.*\) at test_masks.py:\d+\.$") as caught:
+                gate.apply("monday", BROKEN, mask=["city"])
+        assert SECRET not in shown(caught.value)
+
+    def test_maintenance_of_a_masked_state_says_no_value_either(self, gate: Gate) -> None:
+        gate.apply("monday", BROKEN, mask=["city"])
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise RuntimeError(f"the value '{SECRET}' is odd")
+
+        with patch("spark_jobs.rebuilding.index_rows", fail), pytest.raises(UnexpectedError) as caught:
+            maintain(lambda: gate.session, "rebuild", {"state": gate.state})
+        assert SECRET not in shown(caught.value)
+
+    @pytest.mark.xdist_group("spark")
+    @pytest.mark.parametrize("quarantine", [False, True])
+    def test_what_spark_quotes_is_left_out(
+        self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], quarantine: bool
+    ) -> None:
+        pq.write_table(pa.table({"zip": ["1", "1"], "city": ["5", SECRET]}), tmp_path / "rows.parquet")
+        source = f"parquet.`{tmp_path / 'rows.parquet'}`"
+        request = {
+            "state": str(tmp_path / "state"),
+            "load_id": "monday",
+            "changes": {"sql": f"select zip, cast(city as int) as city from {source}"},
+            "constraints": {name: value for name, value in RULES.items() if name != "key"},
+            **({"quarantine": str(tmp_path / "apart")} if quarantine else {}),
+        }
+        with pytest.raises(ChangesError, match=SECRET):
+            apply_load(spark, request)
+        capfd.readouterr()
+        with pytest.raises(ChangesError, match=r"CAST_INVALID_INPUT \(what it says is left out") as caught:
+            apply_load(spark, {**request, "mask": ["city"]})
+        assert SECRET not in shown(caught.value)
+        path, result = tmp_path / "request.json", tmp_path / "result.json"
+        path.write_text(json.dumps({**request, "mask": ["city"]}))
+        assert job.main(["--request", str(path), "--result", str(result)]) == 1
+        assert SECRET not in result.read_text()
+
+
+def shown(error: DcError) -> str:
+    """All that a traceback of an error shows."""
+    return "".join(traceback.format_exception(error))
