@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_jobs.verdict import ConstraintVerdict, Verdict
+from dc_engine.verdict import ConstraintVerdict, Verdict
 
 MAX_RULES_IN_TABLE = 40
 MAX_RULES_IN_DETAIL = 5

@@ -30,9 +30,9 @@ from benchmarks.joins import cache_old, count_by_joins
 from benchmarks.lines import Line, say
 from benchmarks.submit import MASTER, Finished, session, submit
 from dags_examples.tax_data import tax_table
-from spark_jobs.apply_load import apply_load
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.shipping import application, build_engine_zip
+from dc_engine.apply_load import apply_load
+from dc_engine.constraints.files import load_constraints
+from dc_engine.shipping import application, build_engine_zip
 
 SEED = 7
 LOAD_ROWS = 1_000

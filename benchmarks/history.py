@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.lines import Line, say
 from dags_examples.tax_data import tax_table
-from spark_jobs.apply_load import apply_load
-from spark_jobs.maintain import maintain
+from dc_engine.apply_load import apply_load
+from dc_engine.maintain import maintain
 
 LOAD_ROWS = 1_000
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from airflow_dc_provider.report import align, broken_rule_lines
-from spark_jobs.errors import StateError
-from spark_jobs.state.storage import Storage
-from spark_jobs.stored import read_verdict
-from spark_jobs.verdict import Verdict
+from dc_engine.errors import StateError
+from dc_engine.state.storage import Storage
+from dc_engine.stored import read_verdict
+from dc_engine.verdict import Verdict
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

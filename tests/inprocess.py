@@ -16,11 +16,11 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.constraints.model import microseconds
-from spark_jobs.detection.plan import Plan
-from spark_jobs.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
-from spark_jobs.request import Changes
-from spark_jobs.state.storage import Storage
+from dc_engine.constraints.model import microseconds
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
+from dc_engine.request import Changes
+from dc_engine.state.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ def without_spark() -> Iterator[Session]:
         return spark.sources[changes.path]
 
     with (
-        patch("spark_jobs.detection.sources.read_changes", read_changes),
-        patch("spark_jobs.detection.sources.column_types", lambda frame, changes: frame.types),
-        patch("spark_jobs.detection.sources.instant_in", lambda spark: microseconds),
-        patch("spark_jobs.detection.spark.stage_load", stage),
-        patch("spark_jobs.detection.spark.fingerprint_load", _fingerprint),
+        patch("dc_engine.detection.sources.read_changes", read_changes),
+        patch("dc_engine.detection.sources.column_types", lambda frame, changes: frame.types),
+        patch("dc_engine.detection.sources.instant_in", lambda spark: microseconds),
+        patch("dc_engine.detection.spark.stage_load", stage),
+        patch("dc_engine.detection.spark.fingerprint_load", _fingerprint),
     ):
         yield session
 

@@ -31,7 +31,7 @@ def named(path: Path) -> str:
 
 
 def room(path: Path) -> str:
-    """``detection`` of spark_jobs/detection/plan.py, ``errors`` of spark_jobs/errors.py."""
+    """``detection`` of dc_engine/detection/plan.py, ``errors`` of dc_engine/errors.py."""
     return path.relative_to(REPOSITORY).parts[1].removesuffix(".py")
 
 
@@ -58,19 +58,19 @@ def top(module: str) -> str:
     return module.partition(".")[0]
 
 
-@pytest.mark.parametrize("path", sources("spark_jobs"), ids=named)
+@pytest.mark.parametrize("path", sources("dc_engine"), ids=named)
 def test_the_engine_knows_nothing_of_airflow(path):
     assert not {top(name) for name in imports(path)} & {"airflow", "airflow_dc_provider", "great_expectations"}
 
 
-@pytest.mark.parametrize("path", sources("spark_jobs"), ids=named)
+@pytest.mark.parametrize("path", sources("dc_engine"), ids=named)
 def test_a_room_knows_only_the_rooms_below(path):
     allowed = ROOMS_BELOW.get(room(path))
     known = {name.split(".")[1] for name in imports(path) if name.startswith("spark_jobs.")}
     assert allowed is None or known <= allowed
 
 
-@pytest.mark.parametrize("path", sources("spark_jobs"), ids=named)
+@pytest.mark.parametrize("path", sources("dc_engine"), ids=named)
 def test_the_engine_keeps_to_the_dataframe_api_and_never_pickles(path):
     tree = ast.parse(path.read_text())
     names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -105,7 +105,7 @@ def test_the_checkpoints_know_nothing_of_airflow(path):
     assert {one for one in ours if "checkpoints" not in one} <= {"airflow_dc_provider.report"}
 
 
-@pytest.mark.parametrize("path", sources("spark_jobs/constraints"), ids=named)
+@pytest.mark.parametrize("path", sources("dc_engine/constraints"), ids=named)
 def test_the_language_is_pure_python(path):
     outside = {top(name) for name in imports(path, everywhere=False)} - {"spark_jobs"}
     assert not outside & (HEAVY | {"yaml", "fsspec"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.verdict import MASKED, ConstraintVerdict, Verdict, masked
+from dc_engine.verdict import MASKED, ConstraintVerdict, Verdict, masked
 
 NAMES = st.sampled_from(
     ["id", "ID", "zip", "Zip", "City", "Größe", "rows", "row", "values", "violations", "t", "_row_id"]

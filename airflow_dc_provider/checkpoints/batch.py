@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spark_jobs.verdict import SCHEMA_VERSION, ConstraintVerdict, Verdict
+from dc_engine.verdict import SCHEMA_VERSION, ConstraintVerdict, Verdict
 
 COLUMNS = ("record", "name", "outcome", "document")
 OWN = {"owner": "dcgate"}

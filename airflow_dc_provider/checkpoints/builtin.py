@@ -17,10 +17,10 @@ from great_expectations.expectations.expectation import Expectation
 
 from airflow_dc_provider.checkpoints.batch import OWN
 from airflow_dc_provider.checkpoints.definitions import SEVERITIES, stable_id, suite
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.constraints.model import Body, Column, Constant, ConstantValue, Constraint, Op, Predicate, Tolerance
-from spark_jobs.constraints.sugar import fits
-from spark_jobs.verdict import Verdict
+from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.model import Body, Column, Constant, ConstantValue, Constraint, Op, Predicate, Tolerance
+from dc_engine.constraints.sugar import fits
+from dc_engine.verdict import Verdict
 
 _OF_DOUBLES = ("tinyint", "smallint", "int", "bigint", "float", "double")
 """Types of which a whole number of 53 bits and its double have the same values on either side."""

@@ -29,8 +29,8 @@ from great_expectations.exceptions import DataContextRequiredError
 
 from airflow_dc_provider.checkpoints import guard
 from airflow_dc_provider.report import MAX_TEXT, plain
-from spark_jobs.errors import DcError, StateError
-from spark_jobs.state.storage import Storage
+from dc_engine.errors import DcError, StateError
+from dc_engine.state.storage import Storage
 
 CONFIGURATION = FileDataContext.GX_YML
 LOCK = "uncommitted/dcgate-lock"

@@ -23,7 +23,7 @@ from great_expectations.exceptions import DataContextError
 
 from airflow_dc_provider.checkpoints import guard
 from airflow_dc_provider.checkpoints.batch import COLUMNS, OWN, StoredVerdict, is_own, read_lines
-from spark_jobs.errors import StateError
+from dc_engine.errors import StateError
 
 SUFFIX = ".jsonl"
 LATEST = f"~latest{SUFFIX}"

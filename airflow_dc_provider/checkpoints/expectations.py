@@ -21,8 +21,8 @@ from great_expectations.render.renderer.renderer import renderer
 
 from airflow_dc_provider.checkpoints import rendering
 from airflow_dc_provider.checkpoints.batch import StoredVerdict, read_records
-from spark_jobs.constraints.model import Tolerance
-from spark_jobs.verdict import within
+from dc_engine.constraints.model import Tolerance
+from dc_engine.verdict import within
 
 METRIC = "table.dcgate.verdict"
 

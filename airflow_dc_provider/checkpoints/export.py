@@ -29,8 +29,8 @@ from airflow_dc_provider.checkpoints.builtin import export_builtin_suite
 from airflow_dc_provider.checkpoints.contexts import Place, opened
 from airflow_dc_provider.checkpoints.guard import PREFIX
 from airflow_dc_provider.checkpoints.running import running
-from spark_jobs.errors import RequestError, StateError
-from spark_jobs.verdict import Verdict
+from dc_engine.errors import RequestError, StateError
+from dc_engine.verdict import Verdict
 
 BUILTIN = "dcgate_builtin."
 KEEP_RUNS = 50

@@ -19,7 +19,7 @@ from great_expectations.data_context import AbstractDataContext
 from great_expectations.render.renderer.site_builder import DefaultSiteIndexBuilder
 from great_expectations.validator import validation_graph
 
-from spark_jobs.errors import StateError
+from dc_engine.errors import StateError
 
 
 @contextmanager

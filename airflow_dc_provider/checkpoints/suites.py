@@ -18,10 +18,10 @@ import yaml
 from great_expectations import ExpectationSuite
 from great_expectations.expectations.expectation import Expectation
 
-from spark_jobs.constraints.files import VERSION, load_constraints
-from spark_jobs.constraints.model import ConstraintSet
-from spark_jobs.constraints.printer import print_name, print_value
-from spark_jobs.errors import ConstraintError
+from dc_engine.constraints.files import VERSION, load_constraints
+from dc_engine.constraints.model import ConstraintSet
+from dc_engine.constraints.printer import print_name, print_value
+from dc_engine.errors import ConstraintError
 
 _SEVERITIES = {"critical": "error", "warning": "warn", "info": "warn"}
 _SKIPPED = {

@@ -10,7 +10,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, XComArg
 
 from airflow_dc_provider.exceptions import DcGateError
-from spark_jobs.errors import DcError, RequestError, did_you_mean
+from dc_engine.errors import DcError, RequestError, did_you_mean
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class DcSparkOperator(SparkSubmitOperator):
         from airflow_dc_provider.credentials import state_access
         from airflow_dc_provider.preflight import spark_connection
         from airflow_dc_provider.runs import exchange
-        from spark_jobs.shipping import application, build_engine_zip
+        from dc_engine.shipping import application, build_engine_zip
 
         connection = spark_connection(self._conn_id)
         self._prepare_spark(connection)
@@ -113,7 +113,7 @@ class DcSparkOperator(SparkSubmitOperator):
     def _read(self, document: dict[str, Any] | None, failure: Exception | None) -> dict[str, Any]:
         """The job's document, checked; its error, or what Spark said last, when there is none."""
         from airflow_dc_provider.report import plain
-        from spark_jobs.verdict import SCHEMA_VERSION
+        from dc_engine.verdict import SCHEMA_VERSION
 
         if document is None:
             raise no_answer(self.answer, failure) from failure

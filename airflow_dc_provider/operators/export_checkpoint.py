@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.operators.base import check_folder, is_open
-from spark_jobs.errors import DcError
+from dc_engine.errors import DcError
 
 # What only a running task needs is imported by it, above all Great Expectations, which takes seconds.
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class DcExportCheckpointOperator(BaseOperator):
 
     def _export(self) -> Exported:
         from airflow_dc_provider.credentials import state_access
-        from spark_jobs.state.storage import Storage
-        from spark_jobs.stored import find_load, verdict_of
+        from dc_engine.state.storage import Storage
+        from dc_engine.stored import find_load, verdict_of
 
         for name in ("state", "context_folder"):
             check_folder(name, getattr(self, name))

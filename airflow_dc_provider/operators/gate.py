@@ -10,15 +10,15 @@ from airflow.providers.common.compat.sdk import XComArg
 
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
 from airflow_dc_provider.operators.base import DcSparkOperator, check_choice, check_folder, is_open, settled
-from spark_jobs.constraints.files import load_constraints, to_mapping
-from spark_jobs.errors import DcError
-from spark_jobs.request import Request
+from dc_engine.constraints.files import load_constraints, to_mapping
+from dc_engine.errors import DcError
+from dc_engine.request import Request
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from spark_jobs.verdict import Verdict
+    from dc_engine.verdict import Verdict
 
 _ON_VIOLATION = ("fail", "warn")
 _LATER = ("skip", "ask")
@@ -105,7 +105,7 @@ class DcGateOperator(DcSparkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, say what it found, and raise when the gate is closed."""
         from airflow_dc_provider.report import summary, verdict_lines, violation_message, warning_message
-        from spark_jobs.verdict import Verdict
+        from dc_engine.verdict import Verdict
 
         request = self._request()
         verdict = Verdict.from_dict(self.run_job(context, request.to_dict(), job="apply_load"))

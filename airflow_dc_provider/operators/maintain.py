@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_dc_provider.exceptions import DcStateError
 from airflow_dc_provider.operators.base import DcStateOperator, check_choice, settled
-from spark_jobs.request import read_source
+from dc_engine.request import read_source
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

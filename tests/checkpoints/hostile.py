@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_jobs.verdict import Verdict
+from dc_engine.verdict import Verdict
 from tests.checkpoints.verdicts import RULES, pair, verdict
 
 ATTACKS = {

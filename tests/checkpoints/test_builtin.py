@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_dc_provider.checkpoints.builtin import builtin_expectation, export_builtin_suite
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.constraints.model import Constraint
+from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.model import Constraint
 from tests.checkpoints.conftest import files_of
 from tests.checkpoints.verdicts import RULES, verdict
 from tests.detection.oracle import violations_by_row

@@ -13,7 +13,7 @@ from great_expectations.checkpoint.actions import ValidationAction
 
 from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintToHold
 from airflow_dc_provider.checkpoints.export import export_checkpoint
-from spark_jobs.errors import RequestError, StateError
+from dc_engine.errors import RequestError, StateError
 from tests.checkpoints.conftest import files_of
 from tests.checkpoints.verdicts import RULES, verdict
 

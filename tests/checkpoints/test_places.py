@@ -17,9 +17,9 @@ import pytest
 from airflow_dc_provider.checkpoints import contexts, definitions
 from airflow_dc_provider.checkpoints.contexts import LOCK, opened
 from airflow_dc_provider.checkpoints.export import Exported, export_checkpoint
-from spark_jobs.errors import StateError
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine.errors import StateError
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 from tests.checkpoints.conftest import files_of
 from tests.checkpoints.verdicts import verdict
 from tests.faults.states import at_once

@@ -23,7 +23,7 @@ import yaml
 from airflow_dc_provider.checkpoints import contexts, definitions, guard
 from airflow_dc_provider.checkpoints.contexts import opened
 from airflow_dc_provider.checkpoints.export import Exported, export_checkpoint
-from spark_jobs.errors import StateError
+from dc_engine.errors import StateError
 from tests.checkpoints.verdicts import RULES, verdict
 from tests.faults.states import at_once, start
 
@@ -50,7 +50,7 @@ print("\\n" + json.dumps([run(folder, **given) for folder, given in json.loads(s
 WITHOUT_THE_PACKAGE = """
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("airflow_dc_provider", "spark_jobs"):
+        if name.partition(".")[0] in ("airflow_dc_provider", "dc_engine"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Refuse())

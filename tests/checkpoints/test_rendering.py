@@ -17,7 +17,7 @@ from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintT
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from airflow_dc_provider.checkpoints.rendering import WHAT_IS_JUDGED
 from airflow_dc_provider.report import plain
-from spark_jobs.verdict import MASKED, Verdict
+from dc_engine.verdict import MASKED, Verdict
 from tests.checkpoints.hostile import ATTACKS, TAME, hostile
 from tests.checkpoints.verdicts import RULES, pair, verdict
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from airflow_dc_provider.checkpoints.builtin import builtin_expectation
 from airflow_dc_provider.checkpoints.suites import FromSuite, constraints_from_suite
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.constraints.model import Column, Constant, Constraint, Op, Predicate
-from spark_jobs.constraints.normalise import meaning
-from spark_jobs.constraints.printer import formula, print_bodies, quote_name
-from spark_jobs.errors import ConstraintError
-from spark_jobs.verdict import within
+from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.model import Column, Constant, Constraint, Op, Predicate
+from dc_engine.constraints.normalise import meaning
+from dc_engine.constraints.printer import formula, print_bodies, quote_name
+from dc_engine.errors import ConstraintError
+from dc_engine.verdict import within
 from tests.checkpoints.test_builtin import COLUMNS, CONSTRAINTS, SCHEMA, TABLES, TYPES, check, constraint
 from tests.constraints.strategies import any_name
 from tests.detection.oracle import violations_by_row

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.constraints.printer import formula
-from spark_jobs.verdict import ConstraintVerdict, Verdict, decide
+from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.printer import formula
+from dc_engine.verdict import ConstraintVerdict, Verdict, decide
 
 RULES: list[dict[str, Any]] = [
     {"name": "zip_decides_city", "fd": "zip -> city", "description": "A zip code lies in one city."},

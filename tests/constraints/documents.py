@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.errors import ConstraintError
+from dc_engine.constraints.files import load_constraints
+from dc_engine.errors import ConstraintError
 
 
 def write(folder: Path, text: str) -> Path:

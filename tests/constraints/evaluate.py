@@ -6,7 +6,7 @@ import operator
 from itertools import combinations
 from typing import Any
 
-from spark_jobs.constraints.model import Body, Column, Constant, Constraint, Op, Predicate
+from dc_engine.constraints.model import Body, Column, Constant, Constraint, Op, Predicate
 
 Row = dict[str, Any]
 _COMPARE = {

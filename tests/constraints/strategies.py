@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.model import Column, Constant, Op, Predicate
+from dc_engine.constraints.model import Column, Constant, Op, Predicate
 
 ROWS = st.sampled_from(["t", "s"])
 OPS = st.sampled_from(list(Op))

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.contradiction import check_bodies, contradiction
-from spark_jobs.constraints.model import Body, Column, Constant
-from spark_jobs.constraints.parser import parse_body
-from spark_jobs.constraints.printer import print_body
-from spark_jobs.errors import ConstraintError
+from dc_engine.constraints.contradiction import check_bodies, contradiction
+from dc_engine.constraints.model import Body, Column, Constant
+from dc_engine.constraints.parser import parse_body
+from dc_engine.constraints.printer import print_body
+from dc_engine.errors import ConstraintError
 from tests.constraints.evaluate import Row, holds, violates
 from tests.constraints.strategies import bodies, nulls, small_body, small_row
 

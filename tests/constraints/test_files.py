@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.contradiction import check_bodies
-from spark_jobs.constraints.files import check_columns, load_constraints, to_mapping
-from spark_jobs.constraints.model import Constraint, ConstraintSet, Tolerance
-from spark_jobs.constraints.normalise import normalise
-from spark_jobs.constraints.printer import formula
-from spark_jobs.errors import ConstraintError, SchemaError
+from dc_engine.constraints.contradiction import check_bodies
+from dc_engine.constraints.files import check_columns, load_constraints, to_mapping
+from dc_engine.constraints.model import Constraint, ConstraintSet, Tolerance
+from dc_engine.constraints.normalise import normalise
+from dc_engine.constraints.printer import formula
+from dc_engine.errors import ConstraintError, SchemaError
 from tests.constraints.documents import one, refusal, write
 from tests.constraints.strategies import any_body, any_name
 
@@ -191,7 +191,7 @@ class TestFiles:
         assert load_constraints("memory://constraints/tax.yml").table == "tax"
 
     def test_importing_the_language_imports_neither_yaml_nor_fsspec(self) -> None:
-        code = "import sys, spark_jobs.constraints.files; print({'yaml', 'fsspec'} & set(sys.modules))"
+        code = "import sys, dc_engine.constraints.files; print({'yaml', 'fsspec'} & set(sys.modules))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "set()"
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from spark_jobs.constraints.model import Constraint, Nulls, Severity, Tolerance
-from spark_jobs.constraints.normalise import meaning, normalise, swapped
-from spark_jobs.constraints.parser import parse_body
-from spark_jobs.constraints.printer import print_body
+from dc_engine.constraints.model import Constraint, Nulls, Severity, Tolerance
+from dc_engine.constraints.normalise import meaning, normalise, swapped
+from dc_engine.constraints.parser import parse_body
+from dc_engine.constraints.printer import print_body
 from tests.constraints.evaluate import Row, holds
 from tests.constraints.strategies import any_body, nulls, small_body, small_row
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.model import Column, Constant, Constraint, Op, Predicate
-from spark_jobs.constraints.parser import parse_body, parse_formula
-from spark_jobs.constraints.printer import formula, print_bodies, print_body, print_value
+from dc_engine.constraints.model import Column, Constant, Constraint, Op, Predicate
+from dc_engine.constraints.parser import parse_body, parse_formula
+from dc_engine.constraints.printer import formula, print_bodies, print_body, print_value
 from tests.constraints.strategies import any_body
 
 

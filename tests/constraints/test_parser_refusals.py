@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.parser import parse_body, parse_formula
-from spark_jobs.errors import ConstraintError
+from dc_engine.constraints.parser import parse_body, parse_formula
+from dc_engine.errors import ConstraintError
 
 BODY_REFUSALS = [
     ("", "the text is empty", "t.zip = s.zip"),

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.contradiction import check_bodies
-from spark_jobs.constraints.model import Op
-from spark_jobs.constraints.printer import print_bodies
-from spark_jobs.constraints.sugar import fd, fits, order, parse_columns, pod, unique
-from spark_jobs.errors import ConstraintError
+from dc_engine.constraints.contradiction import check_bodies
+from dc_engine.constraints.model import Op
+from dc_engine.constraints.printer import print_bodies
+from dc_engine.constraints.sugar import fd, fits, order, parse_columns, pod, unique
+from dc_engine.errors import ConstraintError
 from tests.constraints.evaluate import Row, compare, holds, violates
 from tests.constraints.strategies import nulls, small_rows
 

@@ -9,7 +9,7 @@ import pytest
 
 from dags_examples import tax_data
 from dags_examples.tax_data import RULES, tax_table
-from spark_jobs.constraints.files import load_constraints
+from dc_engine.constraints.files import load_constraints
 
 
 def broken_rules(table: pd.DataFrame) -> set[str]:

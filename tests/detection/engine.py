@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.constraints.model import ConstraintSet, microseconds
-from spark_jobs.detection.encode import Spread
-from spark_jobs.detection.parquet import parquet_bytes, store_parquet
-from spark_jobs.detection.plan import make_plan, with_zones
-from spark_jobs.detection.rows import take_rows
-from spark_jobs.detection.spark import make_work
-from spark_jobs.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
-from spark_jobs.detection.steps import Encode, Probe, ReportStep
-from spark_jobs.judging import Findings, add_up
-from spark_jobs.request import Changes, Request
-from spark_jobs.state.snapshots import DataFile
-from spark_jobs.state.storage import Storage
+from dc_engine.constraints.model import ConstraintSet, microseconds
+from dc_engine.detection.encode import Spread
+from dc_engine.detection.parquet import parquet_bytes, store_parquet
+from dc_engine.detection.plan import make_plan, with_zones
+from dc_engine.detection.rows import take_rows
+from dc_engine.detection.spark import make_work
+from dc_engine.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
+from dc_engine.detection.steps import Encode, Probe, ReportStep
+from dc_engine.judging import Findings, add_up
+from dc_engine.request import Changes, Request
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
 
 _numbers = itertools.count()
 

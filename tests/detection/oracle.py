@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from spark_jobs.constraints.model import Column, Constraint, Op, Predicate
+from dc_engine.constraints.model import Column, Constraint, Op, Predicate
 
 Row = Mapping[str, Any]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.contradiction import contradiction
-from spark_jobs.constraints.model import Body, Column, Constant, Constraint, ConstraintSet, Op, Predicate
-from spark_jobs.constraints.normalise import normalise
+from dc_engine.constraints.contradiction import contradiction
+from dc_engine.constraints.model import Body, Column, Constant, Constraint, ConstraintSet, Op, Predicate
+from dc_engine.constraints.normalise import normalise
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.constraints.model import Op
-from spark_jobs.detection.codes import combine
-from spark_jobs.detection.counting import Match, Scan, Tree, partner_weights
+from dc_engine.constraints.model import Op
+from dc_engine.detection.codes import combine
+from dc_engine.detection.counting import Match, Scan, Tree, partner_weights
 
 _HOLDS = {
     Op.EQ: operator.eq,

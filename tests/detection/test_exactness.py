@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.detection.counting import Scan
-from spark_jobs.detection.listing import MOST_ROW_IDS
-from spark_jobs.detection.rows import LOAD_BITS
-from spark_jobs.judging import Findings
+from dc_engine.detection.counting import Scan
+from dc_engine.detection.listing import MOST_ROW_IDS
+from dc_engine.detection.rows import LOAD_BITS
+from dc_engine.judging import Findings
 from tests.detection.engine import Engine
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
 from tests.detection.strategies import Case, cases

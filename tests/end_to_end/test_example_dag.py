@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dags_examples.demo import Outcome, summary_lines
-from spark_jobs.verdict import Verdict
+from dc_engine.verdict import Verdict
 
 pytestmark = pytest.mark.xdist_group("airflow")
 

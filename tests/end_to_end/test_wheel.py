@@ -34,8 +34,8 @@ def test_the_wheel_has_both_packages_their_types_and_the_licence(built, reposito
         facts = wheel.read(metadata).decode()
         entry_points = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
     code = {name for name in names if ".dist-info/" not in name}
-    typed = {"airflow_dc_provider/py.typed", "spark_jobs/py.typed"}
-    assert code == sources(repository, "airflow_dc_provider") | sources(repository, "spark_jobs") | typed
+    typed = {"airflow_dc_provider/py.typed", "dc_engine/py.typed"}
+    assert code == sources(repository, "airflow_dc_provider") | sources(repository, "dc_engine") | typed
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     for line in (
         "Name: airflow-dc-provider",
@@ -51,7 +51,7 @@ def test_the_sdist_has_what_a_person_needs_to_build_and_test(built, repository):
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"}
     needed |= {"dags_examples/tax_gate.py", "dags_examples/constraints/tax.yml", "docs/operators.md"}
-    needed |= sources(repository, "spark_jobs") | sources(repository, "tests")
+    needed |= sources(repository, "dc_engine") | sources(repository, "tests")
     assert not needed - names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
@@ -68,7 +68,7 @@ import sys, zipfile
 from pathlib import Path
 sys.path.append({sysconfig.get_path("purelib")!r})  # after its own: the wheel comes first
 from airflow.providers_manager import ProvidersManager
-from spark_jobs.shipping import application, build_engine_zip
+from dc_engine.shipping import application, build_engine_zip
 from airflow_dc_provider.operators.gate import DcGateOperator
 assert "airflow-dc-provider" in ProvidersManager().providers
 assert zipfile.ZipFile(build_engine_zip(Path({str(tmp_path)!r}))).testzip() is None

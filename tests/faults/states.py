@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.errors import DcError
-from spark_jobs.maintain import maintain
-from spark_jobs.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers, snapshot_path
-from spark_jobs.state.storage import Storage
-from spark_jobs.state.vacuuming import needed_files
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.constraints.files import load_constraints
+from dc_engine.errors import DcError
+from dc_engine.maintain import maintain
+from dc_engine.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers, snapshot_path
+from dc_engine.state.storage import Storage
+from dc_engine.state.vacuuming import needed_files
+from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source
 from tests.jobs.histories import Given, Row, play, violations
 

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.detection.parquet import Reader
-from spark_jobs.errors import StateError
-from spark_jobs.state.snapshots import DataFile, Snapshot, snapshot_path
+from dc_engine.detection.parquet import Reader
+from dc_engine.errors import StateError
+from dc_engine.state.snapshots import DataFile, Snapshot, snapshot_path
 from tests.faults.states import RULES, Gate, changes, made_rows, plain, start, updated
 from tests.inprocess import without_spark
 from tests.jobs.histories import Given
@@ -312,7 +312,7 @@ class _Clock(datetime):
 
 @contextlib.contextmanager
 def clock_at(year: int) -> Iterator[None]:
-    places = ("spark_jobs.state.snapshots", "spark_jobs.state.vacuuming", "spark_jobs.maintain")
+    places = ("dc_engine.state.snapshots", "dc_engine.state.vacuuming", "dc_engine.maintain")
     shown = type("Clock", (_Clock,), {"shown": datetime(year, 1, 1, tzinfo=UTC)})
     with contextlib.ExitStack() as stack:
         for place in places:

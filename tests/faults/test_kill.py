@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.shipping import application, build_engine_zip
-from spark_jobs.state.snapshots import read_snapshot, snapshot_numbers
-from spark_jobs.state.vacuuming import needed_files
+from dc_engine.apply_load import apply_load
+from dc_engine.shipping import application, build_engine_zip
+from dc_engine.state.snapshots import read_snapshot, snapshot_numbers
+from dc_engine.state.vacuuming import needed_files
 from tests.conftest import SPARK_SETTINGS
 from tests.faults.states import Child, Gate, changes, feed, history, made_rows, plain, start, totals, updated
 from tests.inprocess import without_spark

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.errors import ConflictError, StateError
-from spark_jobs.maintain import maintain
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.errors import ConflictError, StateError
+from dc_engine.maintain import maintain
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 from tests.faults.states import RULES, Gate, at_once, changes, feed, history, made_rows, plain
 from tests.inprocess import without_spark
 from tests.s3 import S3Server, s3_server
@@ -43,7 +43,7 @@ def _without_spark() -> Iterator[None]:
 def secretive(s3: S3Server, caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[Storage], None]]:
     """Whatever is done, no secret is in a log record; and a check that none is in a file of a state."""
     caplog.set_level(logging.DEBUG, "airflow_dc_provider")
-    caplog.set_level(logging.DEBUG, "spark_jobs")
+    caplog.set_level(logging.DEBUG, "dc_engine")
 
     def check(storage: Storage) -> None:
         files = storage.files()

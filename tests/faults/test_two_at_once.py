@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.errors import ConflictError
-from spark_jobs.verdict import Verdict
+from dc_engine.errors import ConflictError
+from dc_engine.verdict import Verdict
 from tests.faults.states import Gate, at_once, changes, history, made_rows, plain, start, totals
 from tests.inprocess import Frame, Session, Source, without_spark
 from tests.jobs.histories import Given, play
@@ -166,7 +166,7 @@ def test_a_gate_that_is_overtaken_five_times_names_the_winner_and_commits_nothin
 def test_an_action_that_is_overtaken_five_times_names_the_winner_and_commits_nothing(
     action: str, begun: tuple[Path, list[Given]], tmp_path: Path
 ) -> None:
-    from spark_jobs.maintain import maintain
+    from dc_engine.maintain import maintain
 
     folder, loads = begun
     shutil.copytree(folder, tmp_path / "state")

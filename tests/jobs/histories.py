@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.constraints.model import Constraint
+from dc_engine.constraints.model import Constraint
 from tests.detection.oracle import compare, pair_violates, row_violates
 
 Row = dict[str, Any]

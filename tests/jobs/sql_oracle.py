@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.constraints.model import Body, Column, Constant, Constraint, Op, Predicate
+from dc_engine.constraints.model import Body, Column, Constant, Constraint, Op, Predicate
 
 
 def count_violations(rows: DataFrame, constraint: Constraint) -> int:

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.errors import ChangesError, ConstraintError
-from spark_jobs.maintain import maintain
-from spark_jobs.state.snapshots import read_current
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.errors import ChangesError, ConstraintError
+from dc_engine.maintain import maintain
+from dc_engine.state.snapshots import read_current
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.maintain import maintain
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.maintain import maintain
+from dc_engine.verdict import Verdict
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.maintain import maintain
-from spark_jobs.shipping import application, build_engine_zip
+from dc_engine.apply_load import apply_load
+from dc_engine.maintain import maintain
+from dc_engine.shipping import application, build_engine_zip
 from tests.conftest import SPARK_SETTINGS
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -37,7 +37,7 @@ RULES = {
 CONNECT = """
 import json, sys
 from pyspark.sql import SparkSession
-from spark_jobs.apply_load import apply_load
+from dc_engine.apply_load import apply_load
 session = SparkSession.builder.remote("local[2]").getOrCreate()
 print(json.dumps(apply_load(session, json.load(open(sys.argv[1]))).to_dict()))
 """
@@ -46,8 +46,8 @@ KILLED_WORKERS = """
 import json, os, signal, sys
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from spark_jobs.apply_load import apply_load
-from spark_jobs.detection import spark as engine
+from dc_engine.apply_load import apply_load
+from dc_engine.detection import spark as engine
 class Dying:
     def __init__(self, step):
         self.step, self.load = step, getattr(step, "load", None)
@@ -97,7 +97,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = sysconfig.get_paths()["purelib"]
     path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
     path.chmod(0o755)
-    assert subprocess.run([path, "-c", "import spark_jobs"], cwd=path.parent, capture_output=True).returncode
+    assert subprocess.run([path, "-c", "import dc_engine"], cwd=path.parent, capture_output=True).returncode
     assert not subprocess.run([path, "-c", "import pyarrow"], cwd=path.parent, capture_output=True).returncode
     return path
 

@@ -20,17 +20,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.changing import plan_of
-from spark_jobs.constraints.files import load_constraints
-from spark_jobs.detection.parquet import Builder, parquet_bytes
-from spark_jobs.detection.rows import ROW_ID, is_in, read_rows, row_ids
-from spark_jobs.detection.runs import ROW_IDS, find_entries
-from spark_jobs.errors import ChangesError, ConstraintError, DcError, StateError
-from spark_jobs.maintain import maintain
-from spark_jobs.state.snapshots import DataFile, Snapshot, read_current
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.changing import plan_of
+from dc_engine.constraints.files import load_constraints
+from dc_engine.detection.parquet import Builder, parquet_bytes
+from dc_engine.detection.rows import ROW_ID, is_in, read_rows, row_ids
+from dc_engine.detection.runs import ROW_IDS, find_entries
+from dc_engine.errors import ChangesError, ConstraintError, DcError, StateError
+from dc_engine.maintain import maintain
+from dc_engine.state.snapshots import DataFile, Snapshot, read_current
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 from tests.inprocess import Frame, Source, without_spark
 from tests.jobs.histories import Given, Played, Refused, Row, is_unique, play, violating, violations
 
@@ -163,17 +163,17 @@ class Histories(RuleBasedStateMachine):
         self._stack = ExitStack()
         self.spark = self._stack.enter_context(without_spark())
         # Which runs a gate merges depends on their number and sizes, small here: any choice must be right.
-        self._patch("spark_jobs.changing.small_runs", self.some_runs)
+        self._patch("dc_engine.changing.small_runs", self.some_runs)
         self._patch("tests.inprocess.Frame.repartitionById", self.in_any_order(Frame.repartitionById))
         if tiny:
             for name, value in TINY.items():
-                self._patch(f"spark_jobs.detection.{name}", value)
-            self._patch("spark_jobs.history.MOST_NAMED", 1)
-            self._patch("spark_jobs.verifying._CHECKED_HERE", 0)
+                self._patch(f"dc_engine.detection.{name}", value)
+            self._patch("dc_engine.history.MOST_NAMED", 1)
+            self._patch("dc_engine.verifying._CHECKED_HERE", 0)
             for writer in (Builder.__init__, parquet_bytes):
                 self._stack.enter_context(patch.dict(writer.__kwdefaults__, row_group=2))
         if trees:  # as if there were too many pairs to look at each
-            self._patch("spark_jobs.detection.counting.Scan._MOST_PAIRS", -1)
+            self._patch("dc_engine.detection.counting.Scan._MOST_PAIRS", -1)
         self.limits = {"max_listed": 1, "max_samples": 1} if tiny else {}
         self.state = f"memory://histories/{next(_numbers)}"
         self.storage = Storage(self.state)

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs import maintain as job
-from spark_jobs.apply_load import apply_load
-from spark_jobs.detection.compact import MOST_RUNS, depth
-from spark_jobs.errors import ChangesError, RequestError, StateError
-from spark_jobs.maintain import maintain
-from spark_jobs.state.snapshots import Snapshot, read_current
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine import maintain as job
+from dc_engine.apply_load import apply_load
+from dc_engine.detection.compact import MOST_RUNS, depth
+from dc_engine.errors import ChangesError, RequestError, StateError
+from dc_engine.maintain import maintain
+from dc_engine.state.snapshots import Snapshot, read_current
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source, without_spark
 
 TYPES = {"id": ("bigint", pa.int64()), "zip": ("string", pa.string()), "city": ("string", pa.string())}

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import apply_load as job
-from spark_jobs.apply_load import apply_load
-from spark_jobs.errors import ChangesError, DcError, SchemaError, UnexpectedError
-from spark_jobs.maintain import maintain
-from spark_jobs.state.storage import Storage
-from spark_jobs.stored import read_verdict
-from spark_jobs.verdict import Verdict
+from dc_engine import apply_load as job
+from dc_engine.apply_load import apply_load
+from dc_engine.errors import ChangesError, DcError, SchemaError, UnexpectedError
+from dc_engine.maintain import maintain
+from dc_engine.state.storage import Storage
+from dc_engine.stored import read_verdict
+from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source, without_spark
 
 RULES = {
@@ -97,7 +97,7 @@ class TestErrors:
         def fail(*_: Any, **__: Any) -> None:
             raise RuntimeError(f"the value '{SECRET}' is odd")
 
-        with patch("spark_jobs.detection.spark.stage_load", fail):
+        with patch("dc_engine.detection.spark.stage_load", fail):
             with pytest.raises(RuntimeError, match=SECRET):
                 gate.apply("monday", BROKEN)
             with pytest.raises(UnexpectedError, match=r"RuntimeError \(.*\) at test_masks.py:\d+\.$") as caught:
@@ -110,7 +110,7 @@ class TestErrors:
         def fail(*_: Any, **__: Any) -> None:
             raise RuntimeError(f"the value '{SECRET}' is odd")
 
-        with patch("spark_jobs.rebuilding.index_rows", fail), pytest.raises(UnexpectedError) as caught:
+        with patch("dc_engine.rebuilding.index_rows", fail), pytest.raises(UnexpectedError) as caught:
             maintain(lambda: gate.session, "rebuild", {"state": gate.state})
         assert SECRET not in shown(caught.value)
 

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.detection.plan import ROW_HASH, Plan
-from spark_jobs.detection.rows import ROW_ID, read_rows
-from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
-from spark_jobs.detection.table import WriteRows
-from spark_jobs.errors import ChangesError, ConstraintError, SchemaError, StateError
-from spark_jobs.maintain import maintain
-from spark_jobs.request import Changes
-from spark_jobs.state.snapshots import DataFile, Snapshot, commit, data_file, read_current
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.detection.plan import ROW_HASH, Plan
+from dc_engine.detection.rows import ROW_ID, read_rows
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
+from dc_engine.detection.table import WriteRows
+from dc_engine.errors import ChangesError, ConstraintError, SchemaError, StateError
+from dc_engine.maintain import maintain
+from dc_engine.request import Changes
+from dc_engine.state.snapshots import DataFile, Snapshot, commit, data_file, read_current
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source, without_spark
 from tests.inprocess import _row_hashes as row_hashes
 
@@ -204,7 +204,7 @@ class TestReplacing:
         table.apply("1", first)
         table.apply("2", second)
         table.rules = [CITY, PAY]
-        with patch("spark_jobs.widening.widen", widen):
+        with patch("dc_engine.widening.widen", widen):
             table.apply("1", (3, "a", "x", 3), table=table.source("table", [first, second]))
         assert table.counts == {"rows": 2, "city": 1, "pay": 1}
         table.maintain("retract", load_id="1")

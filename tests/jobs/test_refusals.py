@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.errors import ChangesError, ConstraintError, DcError, RequestError, SchemaError, StateError
+from dc_engine.apply_load import apply_load
+from dc_engine.errors import ChangesError, ConstraintError, DcError, RequestError, SchemaError, StateError
 
 pytestmark = pytest.mark.xdist_group("spark")
 

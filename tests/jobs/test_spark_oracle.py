@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession, functions
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.constraints.files import to_mapping
-from spark_jobs.constraints.model import Constraint
-from spark_jobs.constraints.parser import parse_body
+from dc_engine.apply_load import apply_load
+from dc_engine.constraints.files import to_mapping
+from dc_engine.constraints.model import Constraint
+from dc_engine.constraints.parser import parse_body
 from tests.detection.strategies import KINDS, Case, cases
 from tests.jobs.sql_oracle import count_violations
 

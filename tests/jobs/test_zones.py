@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_jobs.apply_load import apply_load
-from spark_jobs.constraints.model import microseconds
-from spark_jobs.maintain import maintain
-from spark_jobs.state.snapshots import read_current
-from spark_jobs.state.storage import Storage
-from spark_jobs.verdict import Verdict
+from dc_engine.apply_load import apply_load
+from dc_engine.constraints.model import microseconds
+from dc_engine.maintain import maintain
+from dc_engine.state.snapshots import read_current
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
 from tests.inprocess import Source, without_spark
 
 MIDNIGHT = datetime(2026, 1, 1)
@@ -55,7 +55,7 @@ def test_totals_are_those_of_one_meaning_whatever_zones_the_sessions_have(
             def instant(value: datetime, zone: int = zone) -> int:
                 return microseconds(value) - zone * 3_600_000_000
 
-            with patch("spark_jobs.detection.sources.instant_in", lambda _, instant=instant: instant):
+            with patch("dc_engine.detection.sources.instant_in", lambda _, instant=instant: instant):
                 request = {"state": state, "load_id": str(number), "changes": {"path": "changes"}}
                 verdict = apply_load(session, {**request, "constraints": rules(MIDNIGHT.isoformat(" "))})
             seen += given_hours

@@ -10,17 +10,17 @@ from pathlib import Path
 import fsspec
 import pytest
 
-import spark_jobs
+import dc_engine
 from airflow_dc_provider.runs import exchange
-from spark_jobs.shipping import application, build_engine_zip
+from dc_engine.shipping import application, build_engine_zip
 
 
 def test_the_zip_holds_every_source_of_the_engine_and_nothing_else(tmp_path):
-    package = Path(spark_jobs.__file__).parent
+    package = Path(dc_engine.__file__).parent
     with zipfile.ZipFile(build_engine_zip(tmp_path)) as archive:
         names = set(archive.namelist())
     assert names == {f"spark_jobs/{path.relative_to(package)}" for path in package.rglob("*.py")}
-    assert "spark_jobs/verdict.py" in names
+    assert "dc_engine/verdict.py" in names
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path):
@@ -31,13 +31,13 @@ def test_the_same_sources_give_the_same_bytes(tmp_path):
 
 def test_the_zip_can_be_imported_from(tmp_path):
     archive = build_engine_zip(tmp_path)
-    script = f"import sys; sys.path.insert(0, {str(archive)!r}); import spark_jobs.verdict as v; print(v.__file__)"
+    script = f"import sys; sys.path.insert(0, {str(archive)!r}); import dc_engine.verdict as v; print(v.__file__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == f"{archive}/spark_jobs/verdict.py"
+    assert done.stdout.strip() == f"{archive}/dc_engine/verdict.py"
 
 
 def test_the_application_is_part_of_the_installed_engine():
-    assert Path(application()).parent == Path(spark_jobs.__file__).parent
+    assert Path(application()).parent == Path(dc_engine.__file__).parent
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "memory://"])

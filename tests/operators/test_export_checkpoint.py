@@ -13,8 +13,8 @@ import pytest
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator, page_address
-from spark_jobs.apply_load import apply_load
-from spark_jobs.errors import RequestError
+from dc_engine.apply_load import apply_load
+from dc_engine.errors import RequestError
 from tests.inprocess import Source, without_spark
 from tests.s3 import REGION, s3_server
 

@@ -135,12 +135,12 @@ class TestSubmission:
         assert not Path(files[2]).exists()
 
     def test_runs_the_installed_job(self, gate, fake_spark, ti, passing):
-        import spark_jobs
+        import dc_engine
 
         fake_spark.answers(passing)
         gate().execute({"ti": ti})
         arguments = fake_spark.call["arguments"]
-        assert str(Path(spark_jobs.__file__).parent / "apply_load.py") in arguments
+        assert str(Path(dc_engine.__file__).parent / "apply_load.py") in arguments
         assert arguments[arguments.index("--name") + 1] == "dc_gate"
 
     def test_local_spark_is_quiet_starts_fast_and_uses_this_python(self, gate, fake_spark, ti, passing):

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.operators.gate import DcGateOperator
-from spark_jobs.errors import ConstraintError, RequestError
+from dc_engine.errors import ConstraintError, RequestError
 
 
 @pytest.fixture

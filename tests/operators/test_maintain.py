@@ -11,7 +11,7 @@ import pytest
 from airflow_dc_provider.exceptions import DcGateError, DcStateError
 from airflow_dc_provider.operators.maintain import DcMaintainOperator
 from airflow_dc_provider.operators.retract import DcRetractLoadOperator
-from spark_jobs.errors import RequestError
+from dc_engine.errors import RequestError
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from airflow_dc_provider.report import (
     verdict_lines,
     violation_message,
 )
-from spark_jobs.verdict import Verdict
+from dc_engine.verdict import Verdict
 
 
 @pytest.fixture

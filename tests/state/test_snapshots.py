@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.errors import ConflictError, StateError
-from spark_jobs.state.snapshots import DataFile, Load, Snapshot, commit, read_current
-from spark_jobs.state.storage import Storage
+from dc_engine.errors import ConflictError, StateError
+from dc_engine.state.snapshots import DataFile, Load, Snapshot, commit, read_current
+from dc_engine.state.storage import Storage
 
 
 @pytest.fixture(params=["path", "file URI", "memory"])

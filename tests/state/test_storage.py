@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.errors import ConflictError, StateError
-from spark_jobs.state.snapshots import Snapshot, commit, read_current
-from spark_jobs.state.storage import Storage
+from dc_engine.errors import ConflictError, StateError
+from dc_engine.state.snapshots import Snapshot, commit, read_current
+from dc_engine.state.storage import Storage
 from tests.s3 import REGION, S3Server, s3_server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -319,8 +319,8 @@ class TestDisk:
     def test_a_file_beyond_the_limit_leaves_nothing_behind(self, tmp_path: Path) -> None:
         program = (
             "import resource, sys\n"
-            "from spark_jobs.errors import StateError\n"
-            "from spark_jobs.state.storage import Storage\n"
+            "from dc_engine.errors import StateError\n"
+            "from dc_engine.state.storage import Storage\n"
             "storage = Storage(sys.stdin.read())\n"
             "storage.write('rows/1', bytes(1_000))\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))\n"
@@ -351,8 +351,8 @@ class TestDisk:
     def test_a_folder_that_may_not_be_written_is_named(self) -> None:
         program = (
             "import os, sys\n"
-            "from spark_jobs.errors import StateError\n"
-            "from spark_jobs.state.storage import Storage\n"
+            "from dc_engine.errors import StateError\n"
+            "from dc_engine.state.storage import Storage\n"
             "storage = Storage(sys.stdin.read())\n"
             "storage.names('')\n"
             "if os.getuid() == 0:\n"
@@ -521,7 +521,7 @@ class TestSecrets:
 READ = "import pickle, sys; sys.stdout.buffer.write(pickle.load(sys.stdin.buffer).read('rows/1'))"
 PICKLE = (
     "import pickle, sys\n"
-    "from spark_jobs.state.storage import Storage\n"
+    "from dc_engine.state.storage import Storage\n"
     "sys.stdout.buffer.write(pickle.dumps(Storage(sys.stdin.read())))\n"
 )
 
@@ -573,7 +573,7 @@ class TestWorkers:
     def test_making_a_storage_imports_no_filesystem(self) -> None:
         program = (
             "import sys\n"
-            "from spark_jobs.state.storage import Storage\n"
+            "from dc_engine.state.storage import Storage\n"
             "Storage('s3://bucket/state', {'key': 'some key'})\n"
             "print([name for name in ('fsspec', 's3fs', 'botocore') if name in sys.modules])\n"
         )

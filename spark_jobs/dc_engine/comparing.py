@@ -1,0 +1,32 @@
+"""Whether the table still has the rows that the state has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dc_engine.detection.plan import ROW_HASH
+from dc_engine.detection.rows import ROW_ID
+from dc_engine.detection.sources import kept, read_changes
+from dc_engine.detection.table import misfit, rows_of_state
+from dc_engine.request import Changes
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+    """In which rows the table and the state differ, as far as the kept columns tell."""
+    table = read_changes(spark, source, "table")
+    wrong = misfit(snapshot.schema, table, source)
+    if wrong:
+        return [wrong]
+    dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
+    columns, types = list(snapshot.schema), list(snapshot.schema.values())
+    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, columns, types)
+    ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
+    names = ("the state", f"the table ({source})")
+    sides = ((ours, theirs, *names), (theirs, ours, *reversed(names)))
+    counted = [(one.exceptAll(other).count(), has, lacks) for one, other, has, lacks in sides]
+    return [f"{count:,} rows of {has} are not in {lacks}." for count, has, lacks in counted if count]

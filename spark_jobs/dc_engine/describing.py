@@ -1,0 +1,76 @@
+"""What is in a state, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.printer import formula
+from dc_engine.state.snapshots import DataFile, Snapshot
+from dc_engine.state.storage import Storage
+
+_MOST_LOADS = 10
+
+
+def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[str, Any]:
+    """Loads, constraints, sizes, violations: facts, and the same as text."""
+    constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
+    files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
+    facts: dict[str, Any] = {
+        "state": storage.uri,
+        "snapshot": snapshot.number,
+        "snapshots": numbers,
+        "created_at": snapshot.created_at,
+        "last_action": snapshot.action,
+        "rows": snapshot.rows,
+        "columns": dict(snapshot.schema),
+        "constraints": [
+            {"name": one.name, "formula": formula(one), "total_violations": snapshot.totals.get(one.name, 0)}
+            for one in constraints
+        ],
+        "loads": [
+            {
+                "load_id": one.load_id,
+                "number": one.number,
+                "inserted": one.inserted,
+                "deleted": one.deleted,
+                "discarded": one.discarded,
+                "settled": one.settled,
+                "verdict": storage.locate(one.verdict),
+            }
+            for one in snapshot.loads
+        ],
+        "files": _sizes(files),
+    }
+    return {**facts, "text": "\n".join(_lines(facts, snapshot.table))}
+
+
+def _sizes(files: list[DataFile]) -> dict[str, dict[str, int]]:
+    counts = Counter(file.kind for file in files)
+    sizes: Counter[str] = Counter()
+    for file in files:
+        sizes[file.kind] += file.size
+    return {kind: {"files": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)}
+
+
+def _lines(facts: dict[str, Any], table: str) -> list[str]:
+    shown = facts["loads"][-_MOST_LOADS:]
+    lines = [
+        f"Table {table}: {facts['rows']:,} rows, snapshot {facts['snapshot']} of {facts['created_at']} "
+        f"({facts['last_action']}), {len(facts['snapshots']):,} snapshots kept",
+        f"in {facts['state']}",
+        "",
+        "violations  constraint",
+        *(f"{one['total_violations']:>10,}  {one['name']}: {one['formula']}" for one in facts["constraints"]),
+        "",
+        "     files         bytes  kind",
+        *(f"{one['files']:>10,}  {one['bytes']:>12,}  {kind}" for kind, one in facts["files"].items()),
+        "",
+        f"{len(facts['loads']):,} loads" + (f", the last {len(shown)}:" if len(shown) < len(facts["loads"]) else ":"),
+        "  inserted   deleted  load",
+    ]
+    for one in shown:
+        mark = " (discarded)" if one["discarded"] else " (settled: rebuilt since)" if one["settled"] else ""
+        lines.append(f"{one['inserted']:>10,}  {one['deleted']:>8,}  {one['load_id']}{mark}")
+    return lines

@@ -1,0 +1,102 @@
+"""Values as whole numbers: codes that compare exactly as Spark SQL compares the values.
+
+All the counting works on codes. Columns that are compared with each other get codes from one order; NULL is -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dc_engine.constraints.model import ConstantValue, microseconds
+from dc_engine.detection.nested import is_nested, sort_keys
+
+NULL = -1
+_WIDEST_DECIMAL = pa.decimal256(76, 38)  # holds every decimal(38, s) exactly
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column of a table as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
+
+
+def codes_of(arrays: Sequence[pa.Array], family: str, *, ordered: bool) -> list[np.ndarray]:
+    """Codes of several arrays in one order (in any one-to-one coding when not ``ordered``)."""
+    encoded = pa.concat_arrays([comparable(array, family) for array in arrays]).dictionary_encode()
+    codes = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int64)
+    if ordered:
+        position = np.empty(len(encoded.dictionary) + 1, np.int64)
+        position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
+        position[_sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
+        codes = position[codes]
+    return np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def comparable(array: pa.Array, family: str) -> pa.Array:
+    """The array in the one Arrow type of its family, with one representation for each value."""
+    if is_nested(array.type):
+        return sort_keys(array)
+    if family == "integer":
+        return array.cast(pa.int64())
+    if family == "decimal":
+        return array.cast(_WIDEST_DECIMAL)
+    if family == "float":
+        return _canonical_floats(array.cast(pa.float64()))
+    if family in ("string", "binary"):
+        return array.cast(pa.large_binary())
+    if family in ("timestamp", "timestamp_ntz"):
+        return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+    if family in ("interval", "months", "time"):
+        return array.cast(pa.int64())
+    if family == "date":
+        return array.cast(pa.int32()).cast(pa.int64())
+    if family == "boolean":
+        return array.cast(pa.int8()).cast(pa.int64())
+    return pa.nulls(len(array), pa.int64())  # void: every value is NULL
+
+
+def constant_array(value: ConstantValue, family: str) -> pa.Array:
+    """A constant as an array of one value that ``comparable`` understands."""
+    if family == "float":
+        return pa.array([float(value)], pa.float64())  # type: ignore[arg-type]
+    if family == "decimal":
+        return pa.array([Decimal(value)], _WIDEST_DECIMAL)  # type: ignore[arg-type]
+    if isinstance(value, datetime):
+        return pa.array([microseconds(value)], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    return pa.array([value])
+
+
+def _canonical_floats(array: pa.Array) -> pa.Array:
+    """One bit pattern for each number: -0.0 becomes 0.0 and all NaN become one."""
+    values = array.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    return pa.array(np.where(np.isnan(values), np.nan, values), mask=array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _sorted_order(values: pa.Array) -> np.ndarray:
+    if pa.types.is_floating(values.type):
+        return np.argsort(values.to_numpy(zero_copy_only=False), kind="stable")  # NaN last: greater than every number
+    return pc.sort_indices(values).to_numpy(zero_copy_only=False)
+
+
+def combine(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """One code for each row from several codes: equal exactly when all of them are."""
+    combined = np.zeros(len(columns[0]), np.int64)
+    size = 1
+    for column in columns:
+        shifted = column + 1
+        width = int(shifted.max(initial=0)) + 1
+        if size * width >= 2**62:
+            combined, size = _dense(combined)
+        combined = combined * width + shifted
+        size *= width
+    return _dense(combined)[0] if size > 4 * len(combined) + 1024 else combined
+
+
+def _dense(codes: np.ndarray) -> tuple[np.ndarray, int]:
+    values, dense = np.unique(codes, return_inverse=True)
+    return dense.astype(np.int64), max(len(values), 1)

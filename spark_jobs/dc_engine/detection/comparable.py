@@ -1,0 +1,116 @@
+"""Which Spark types can be compared with which. Types are named as Spark prints them (``decimal(10,2)``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from decimal import Decimal
+
+from dc_engine.constraints.model import ConstantValue
+from dc_engine.errors import SchemaError
+
+_PLAIN = {
+    "tinyint": "integer",
+    "smallint": "integer",
+    "int": "integer",
+    "bigint": "integer",
+    "float": "float",
+    "double": "float",
+    "string": "string",
+    "binary": "binary",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "void": "void",
+}
+_PREFIXES = {"decimal": "decimal", "char(": "string", "varchar(": "string", "time(": "time"}
+_UNORDERED_INSIDE = re.compile(r"[<:,](map<|variant\b|interval (year|month))| collate ")
+_CONSTANTS: dict[str, tuple[type, ...]] = {
+    "integer": (int, Decimal),
+    "decimal": (int, Decimal),
+    "float": (int, Decimal),
+    "string": (str,),
+    "boolean": (bool,),
+    "date": (date,),
+    "timestamp": (datetime,),
+    "timestamp_ntz": (datetime,),
+}
+
+
+def family(spark_type: str) -> str | None:
+    """The family of types that a type compares with; ``None`` when values of it have no order.
+
+    Arrays and structs are families of their own, named by their whole type.
+    """
+    if spark_type in _PLAIN:
+        return _PLAIN[spark_type]
+    for prefix, name in _PREFIXES.items():
+        if spark_type.startswith(prefix):
+            return name
+    if re.match(r"interval (day|hour|minute|second)", spark_type):
+        return "interval"
+    if is_months(spark_type):
+        return "months"
+    if spark_type.startswith(("array<", "struct<")) and not _UNORDERED_INSIDE.search(spark_type):
+        return spark_type
+    return None
+
+
+def is_months(spark_type: str) -> bool:
+    """Whether values are intervals of years and months, which Arrow lacks: they are kept as numbers of months."""
+    return bool(re.match(r"interval (year|month)", spark_type))
+
+
+def common_family(families: set[str]) -> str | None:
+    """The family in which all of these compare; ``None`` when they do not."""
+    known = families - {"void"}
+    if not known:
+        return "void"
+    if known == {"integer", "decimal"}:
+        return "decimal"
+    return known.pop() if len(known) == 1 else None
+
+
+def check_constant(value: ConstantValue, of_family: str, *, where: str) -> None:
+    """Refuse a constant that a column of this family would not be compared with."""
+    accepted = _CONSTANTS.get(of_family, ())
+    plain = type(value) if not isinstance(value, datetime) else datetime
+    if plain not in accepted:
+        raise SchemaError(
+            f"{where} compares a column of type {of_family} with {_describe(value)}.",
+            hint=_CONSTANT_HINTS.get(of_family, "Columns of this type compare with columns only."),
+        )
+    if plain in (int, Decimal) and of_family != "float" and not _fits(Decimal(value)):  # type: ignore[arg-type]
+        raise SchemaError(
+            f"{where} compares a column with {_describe(value)}, which no column of type {of_family} can come near.",
+            hint="Numbers have at most 38 digits before and 38 after the decimal point.",
+        )
+
+
+def _fits(value: Decimal) -> bool:
+    _, digits, exponent = value.as_tuple()
+    return isinstance(exponent, int) and exponent >= -38 and len(digits) + exponent <= 38
+
+
+_CONSTANT_HINTS = {
+    "integer": "Write a number.",
+    "decimal": "Write a number.",
+    "float": "Write a number.",
+    "string": "Write a text in quotes: 'abc'.",
+    "boolean": "Write true or false.",
+    "date": "Write date '2026-01-31'.",
+    "timestamp": "Write timestamp '2026-01-31 12:00:00'.",
+    "timestamp_ntz": "Write timestamp '2026-01-31 12:00:00'.",
+}
+
+
+def _describe(value: ConstantValue) -> str:
+    names = {
+        bool: "a truth value",
+        int: "a number",
+        Decimal: "a number",
+        str: "a text",
+        datetime: "a timestamp",
+    }
+    return f"{names.get(type(value), 'a date')} ({value})"

@@ -1,0 +1,232 @@
+"""How many partners has each row: counted from sorted codes, never pair by pair.
+
+``partner_weights`` takes the rows that ask (queries), the rows that may answer (entries, each with its number of
+rows) and the comparisons between them. Equalities make blocks; each ``!=`` is "all minus the equal ones"; one
+inequality is a prefix sum, two are a sweep, and what is left goes to a k-d tree. Where the blocks are small enough,
+a scan of them answers sooner than numba can be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dc_engine.constraints.model import Op
+from dc_engine.detection.codes import combine
+
+COMPARE = {
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.GT: np.greater,
+    Op.GE: np.greater_equal,
+}
+_MOST_UNEQUAL = 3
+"""Each ``!=`` doubles the number of terms; beyond this many, the tree is cheaper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """``query op entry`` for the codes of one comparison."""
+
+    query: np.ndarray
+    op: Op
+    entry: np.ndarray
+
+
+def partner_weights(matches: Sequence[Match], weights: np.ndarray, queries: int) -> np.ndarray:
+    """For each query, the total weight of the entries with which every comparison holds."""
+    if not queries or not len(weights):
+        return np.zeros(queries, np.int64)
+    equal = [one for one in matches if one.op is Op.EQ]
+    unequal = [one for one in matches if one.op is Op.NE]
+    ordered = [one for one in matches if one.op not in (Op.EQ, Op.NE)]
+    if len(ordered) > 1 or len(unequal) > _MOST_UNEQUAL:
+        scan = Scan(matches, weights, np.arange(queries))
+        if scan.is_cheap:
+            return scan.count()
+    if len(ordered) > 2 or len(unequal) > _MOST_UNEQUAL:
+        return Tree(matches, weights).count(matches)
+    total = np.zeros(queries, np.int64)
+    for chosen in range(2 ** len(unequal)):
+        added = [one for bit, one in enumerate(unequal) if chosen >> bit & 1]
+        block, entry_block = _blocks([*equal, *added], queries, len(weights))
+        term = _count_ordered(block, entry_block, ordered, weights)
+        total += -term if len(added) % 2 else term
+    return total
+
+
+def _blocks(equal: Sequence[Match], queries: int, entries: int) -> tuple[np.ndarray, np.ndarray]:
+    """A code for each query and entry that agrees exactly when all equalities hold."""
+    if not equal:
+        return np.zeros(queries, np.int64), np.zeros(entries, np.int64)
+    codes = combine([np.concatenate([one.query, one.entry]) for one in equal])
+    return codes[:queries], codes[queries:]
+
+
+def _count_ordered(
+    block: np.ndarray, entry_block: np.ndarray, ordered: Sequence[Match], weights: np.ndarray
+) -> np.ndarray:
+    """The weight of each query's entries in its block, under at most two inequalities."""
+    if not ordered:
+        sums = np.bincount(entry_block, weights=weights, minlength=int(block.max()) + 1)
+        return sums[block].astype(np.int64)
+    x, entry_x = _below(ordered[0])
+    if len(ordered) == 1:
+        start, position, order = _ranks(block, x, entry_block, entry_x)
+        sums = np.concatenate([[0], np.cumsum(weights[order])])
+        return sums[position] - sums[start]
+    from dc_engine.kernels.sweep import (
+        dominated_weight,
+    )  # numba: only bodies with two inequalities pay for it
+
+    y, entry_y = _below(ordered[1])
+    start, position, order = _ranks(block, y, entry_block, entry_y)
+    first = np.searchsorted(entry_block[order], entry_block[order], side="left")
+    entry_rank = np.empty(len(order), np.int64)
+    entry_rank[order] = np.arange(len(order)) - first
+    by_query, by_entry = np.lexsort((x, block)), np.lexsort((entry_x, entry_block))
+    counts = np.empty(len(block), np.int64)
+    counts[by_query] = dominated_weight(
+        block[by_query],
+        x[by_query],
+        (position - start)[by_query],
+        entry_block[by_entry],
+        entry_x[by_entry],
+        entry_rank[by_entry],
+        weights[by_entry],
+    )
+    return counts
+
+
+def _below(match: Match) -> tuple[np.ndarray, np.ndarray]:
+    """The comparison as ``entry' < query'``: the direction by sign, strictness by an odd number between the codes."""
+    if match.op in (Op.GT, Op.GE):
+        query, entry = 2 * match.query, 2 * match.entry
+    else:
+        query, entry = -2 * match.query, -2 * match.entry
+    return (query + 1 if match.op in (Op.GE, Op.LE) else query), entry
+
+
+def _ranks(
+    block: np.ndarray, value: np.ndarray, entry_block: np.ndarray, entry_value: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Entries in (block, value) order; for each query where its block starts and how far the smaller values reach."""
+    low = min(int(value.min()), int(entry_value.min()))
+    width = max(int(value.max()), int(entry_value.max())) - low + 2
+    sort_key = entry_block * width + (entry_value - low)
+    order = np.argsort(sort_key, kind="stable")
+    placed = sort_key[order]
+    return (
+        np.searchsorted(placed, block * width),
+        np.searchsorted(placed, block * width + (value - low)),
+        order,
+    )
+
+
+def find_partners(
+    matches: Sequence[Match], weights: np.ndarray, queries: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Up to ``most`` partners of each of these queries: numbers of queries, numbers of entries."""
+    scan = Scan(matches, weights, queries)
+    return scan.find(most) if scan.is_cheap else Tree(matches, weights).find(matches, queries, most)
+
+
+class Scan:
+    """Some queries against the entries of their blocks, all pairs of a block at once."""
+
+    _MOST_PAIRS = 40_000_000
+    _MOST_BLOCKS = 2_000
+    _PAIRS_AT_ONCE = 4_000_000
+
+    def __init__(self, matches: Sequence[Match], weights: np.ndarray, queries: np.ndarray) -> None:
+        self._queries = queries
+        self._weights = weights
+        self._others = [one for one in matches if one.op is not Op.EQ]
+        equal = [Match(one.query[queries], one.op, one.entry) for one in matches if one.op is Op.EQ]
+        block, entry_block = _blocks(equal, len(queries), len(weights))
+        self._order = np.argsort(block, kind="stable")
+        self._asked, first = np.unique(block[self._order], return_index=True)
+        self._bounds = np.append(first, len(queries))
+        self._entry_order = np.argsort(entry_block, kind="stable")
+        placed = entry_block[self._entry_order]
+        self._starts = np.searchsorted(placed, self._asked, side="left")
+        self._ends = np.searchsorted(placed, self._asked, side="right")
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether there are few pairs, in few blocks."""
+        pairs = np.dot(np.diff(self._bounds), self._ends - self._starts)
+        return len(self._asked) <= self._MOST_BLOCKS and pairs <= self._MOST_PAIRS
+
+    def count(self) -> np.ndarray:
+        """For each query, the total weight of its partners."""
+        counts = np.zeros(len(self._queries), np.int64)
+        for places, entries, pairs in self._blocks_of_pairs():
+            counts[places] = pairs @ self._weights[entries]
+        return counts
+
+    def find(self, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to ``most`` partners of each query: numbers of queries, numbers of entries."""
+        asked, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for places, entries, pairs in self._blocks_of_pairs():
+            pairs &= np.cumsum(pairs, axis=1) <= most
+            query, entry = pairs.nonzero()
+            asked.append(self._queries[places[query]])
+            found.append(entries[entry])
+        return np.concatenate(asked), np.concatenate(found)
+
+    def _blocks_of_pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Block by block: places of queries, numbers of entries, and which of their pairs match."""
+        for number, (start, end) in enumerate(zip(self._starts, self._ends, strict=True)):
+            entries = self._entry_order[start:end]
+            step = max(1, self._PAIRS_AT_ONCE // max(len(entries), 1))
+            for first in range(self._bounds[number], self._bounds[number + 1] if len(entries) else 0, step):
+                places = self._order[first : min(first + step, self._bounds[number + 1])]
+                pairs = np.ones((len(places), len(entries)), bool)
+                for one in self._others:
+                    pairs &= COMPARE[one.op](one.query[self._queries[places]][:, None], one.entry[entries])
+                yield places, entries, pairs
+
+
+class Tree:
+    """Entries in a k-d tree, to count or list the partners under any comparisons."""
+
+    def __init__(self, matches: Sequence[Match], weights: np.ndarray) -> None:
+        from dc_engine.kernels import tree as kernel  # numba
+
+        self._kernel = kernel
+        self._weights = weights
+        codes = {
+            Op.EQ: kernel.EQ,
+            Op.NE: kernel.NE,
+            Op.LT: kernel.GT,
+            Op.LE: kernel.GE,
+            Op.GT: kernel.LT,
+            Op.GE: kernel.LE,
+        }
+        self._ops = np.array([codes[one.op] for one in matches], np.int64)
+        points = [one.entry for one in matches] or [np.zeros(len(weights), np.int64)]
+        self._points = np.ascontiguousarray(np.stack(points))
+        self._built = kernel.build(self._points, weights)
+
+    def count(self, matches: Sequence[Match]) -> np.ndarray:
+        """For each query, the total weight of its partners."""
+        return self._kernel.count_matches(self._points, self._weights, *self._built, self._ops, self._queries(matches))
+
+    def find(self, matches: Sequence[Match], queries: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Up to ``most`` partners of each of these queries: numbers of queries, numbers of entries."""
+        order, bounds, boxes, _ = self._built
+        asked, found = self._kernel.list_matches(
+            self._points, order, bounds, boxes, self._ops, self._queries(matches, queries), most
+        )
+        return queries[asked], found
+
+    def _queries(self, matches: Sequence[Match], chosen: np.ndarray | slice = slice(None)) -> np.ndarray:
+        if not matches:
+            size = len(chosen) if isinstance(chosen, np.ndarray) else 0
+            return np.zeros((size, 1), np.int64)
+        return np.ascontiguousarray(np.stack([one.query[chosen] for one in matches], axis=1))

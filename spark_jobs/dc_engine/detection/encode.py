@@ -1,0 +1,114 @@
+"""Encode: a load's rows, cut into chunks for the probes. One chunk is the rows of one group in one bucket.
+
+Chunks travel through Spark's shuffle as Arrow streams in a binary column, so that Spark moves a few hundred large rows
+instead of one for each row of the load, whatever the columns and their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.codes import whole
+from dc_engine.detection.frames import make_frames
+from dc_engine.detection.hashing import bucket_of, key_hashes
+from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
+from dc_engine.detection.rows import ROW_ID
+from dc_engine.detection.runs import HASH
+
+GONE = "-"
+"""What stands before the role of rows that a load takes away."""
+UNDO = "undo "
+"""What stands before the role of rows that come or go when an earlier attempt of the load is undone."""
+_ROWS_A_TURN = 65_536
+"""Rows that break a constraint alone go to their probes in turns of so many ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the work of one group is cut up."""
+
+    buckets: int
+    """Into how many ranges of the hash space its rows go."""
+    shares: int
+    """How many probes share the entries of an index without key; each of them gets all rows of the load."""
+
+    @property
+    def units(self) -> int:
+        """How many probes there are."""
+        return self.buckets * self.shares
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a load for one probe, in the role of t, of s, or (where it makes no difference) of both.
+
+    Before the role of deleted rows stands a minus.
+    """
+
+    group: int
+    unit: int
+    role: str
+    rows: pa.Table
+
+
+def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str = "") -> Iterator[Chunk]:
+    """The chunks of some rows; ``rows`` has the plan's columns and their row ids, ``sign`` is ``GONE`` for deletes."""
+    for group in plan.groups:
+        narrow = rows.select([ROW_ID, *group.columns])
+        if not group.indexes:
+            broken = narrow.filter(pa.array(_breaks_alone(group, narrow)))
+            if broken.num_rows:
+                turn = broken.column(ROW_ID)[0].as_py() // _ROWS_A_TURN
+                yield Chunk(group.number, turn % spread[group.number].units, f"{sign}both", broken)
+        elif group.two_sided:
+            for role, index in (("t", group.t_index), ("s", group.s_index)):
+                yield from _cut(group, index, sign + role, narrow, spread[group.number])
+        else:
+            yield from _cut(group, group.t_index, f"{sign}both", narrow, spread[group.number])
+
+
+def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, spread: Spread) -> Iterator[Chunk]:
+    assert index is not None
+    hashes = key_hashes([whole(rows.column(name)) for name in index.hashed], index.families, rows.num_rows)
+    hashed = rows.add_column(0, HASH, pa.array(hashes))
+    if spread.units == 1:
+        yield Chunk(group.number, 0, role, hashed)
+    elif spread.shares > 1:
+        for share in range(spread.shares):
+            yield Chunk(group.number, share, role, hashed)
+    else:
+        buckets = bucket_of(hashes, spread.buckets)
+        order = np.argsort(buckets, kind="stable")
+        present, starts = np.unique(buckets[order], return_index=True)
+        placed = hashed.take(pa.array(order))
+        for bucket, start, end in zip(present, starts, np.append(starts[1:], len(order)), strict=True):
+            yield Chunk(group.number, int(bucket), role, placed.slice(start, end - start))
+
+
+def _breaks_alone(group: Group, rows: pa.Table) -> np.ndarray:
+    """Which rows violate at least one of the group's constraints over one row."""
+    (frame,) = make_frames([(rows, np.ones(rows.num_rows, np.int64))], group.columns, group.classes)
+    broken = np.zeros(frame.size, bool)
+    for constraint in group.constraints:
+        for body in constraint.bodies:
+            broken |= frame.allows(body, "t")
+    result = np.zeros(rows.num_rows, bool)
+    result[frame.members] = np.repeat(broken, np.diff(frame.starts))
+    return result
+
+
+def skipped_null_rows(constraint: ConstraintPlan, rows: pa.Table) -> int:
+    """How many rows can take part in no violation of a constraint, because of a NULL."""
+    skipped = np.ones(rows.num_rows, bool)
+    for needed in constraint.null_exclusions():
+        missing = np.zeros(rows.num_rows, bool)
+        for name in needed:
+            column = rows.column(name)
+            if column.null_count:
+                missing |= column.is_null().to_numpy()
+        skipped &= missing
+    return int(skipped.sum())

@@ -1,0 +1,77 @@
+"""A 64-bit hash of a row's key columns: rows that agree on the key get the same hash in every load and process.
+
+It decides where an entry lies in an index, never whether two rows agree: collisions cost time, not exactness.
+The function is part of the state format (``docs/state-format.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.codes import comparable
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_NULL_LANE = np.uint64(0x5851F42D4C957F2D)
+
+
+def key_hashes(columns: Sequence[pa.Array], families: Sequence[str], rows: int) -> np.ndarray:
+    """One signed 64-bit hash for each row."""
+    hashes = np.zeros(rows, np.uint64)
+    for column, family in zip(columns, families, strict=True):
+        values = comparable(column, family)
+        lanes = _lanes(values)
+        if values.null_count:
+            lanes = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL_LANE, lanes)
+        hashes = _mix(hashes * _ODD + lanes)
+    return hashes.view(np.int64)
+
+
+def bucket_of(hashes: np.ndarray, buckets: int) -> np.ndarray:
+    """The bucket of each hash: buckets are equal ranges of the hash space, in order."""
+    unsigned = hashes.view(np.uint64) ^ np.uint64(1 << 63)
+    return ((unsigned >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
+
+
+def range_of(bucket: int, buckets: int) -> tuple[int, int]:
+    """The smallest and largest hash of a bucket."""
+    first, beyond = (-(-(one << 32) // buckets) for one in (bucket, bucket + 1))
+    return (first << 32) - 2**63, (beyond << 32) - 2**63 - 1
+
+
+def _lanes(values: pa.Array) -> np.ndarray:
+    """Each value as one unsigned 64-bit number (NULLs as anything)."""
+    if pa.types.is_large_binary(values.type):
+        return _bytes_lanes(values)
+    if pa.types.is_decimal(values.type):
+        words = np.frombuffer(values.buffers()[1], np.uint64)
+        words = words.reshape(-1, 4)[values.offset : values.offset + len(values)]
+        lanes = np.zeros(len(values), np.uint64)
+        for word in words.T:
+            lanes = _mix(lanes * _ODD + word)
+        return lanes
+    return values.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+
+
+def _bytes_lanes(values: pa.Array) -> np.ndarray:
+    """A polynomial over the bytes, from prefix sums: no loop over the values."""
+    _, offsets_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[values.offset : values.offset + len(values) + 1]
+    lengths = np.diff(offsets)
+    if not lengths.sum():
+        return np.zeros(len(values), np.uint64)
+    data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
+    place = np.arange(len(data)) - np.repeat(offsets[:-1] - offsets[0], lengths)
+    powers = np.full(int(lengths.max()), _ODD).cumprod(dtype=np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum((data + np.uint64(1)) * powers[place], dtype=np.uint64)])
+    ends = offsets - offsets[0]
+    return _mix(sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64))
+
+
+def _mix(lanes: np.ndarray) -> np.ndarray:
+    """Spread every bit over the whole word (the finisher of splitmix64)."""
+    lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return lanes ^ (lanes >> np.uint64(31))

@@ -1,0 +1,234 @@
+"""Parquet files of the state: written so that every byte that is ever read again can be checked.
+
+A file is read in parts, so its checksum as a whole is no help. Instead the footer holds a checksum of each row group,
+and the snapshot one of the footer. Page checksums of Parquet itself leave out the headers of pages, and one bit there
+can change what a page says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dc_engine.errors import StateError
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+ROW_GROUP = 16_384
+_CHECKSUMS = b"dc.row_groups"
+_MAGIC = b"PAR1"
+_TAIL = 16_384
+"""So many bytes at the end usually hold the whole footer."""
+
+
+class Builder:
+    """A Parquet file that grows in memory, row group by row group; ``delta`` names columns of growing numbers."""
+
+    def __init__(self, schema: pa.Schema, *, row_group: int = ROW_GROUP, delta: Sequence[str] = ()) -> None:
+        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+        plain = [leaf for leaf in leaves if leaf.split(".")[0] not in delta]
+        self._buffer = io.BytesIO()
+        self._row_group = row_group
+        self._checksums: list[int] = []
+        self.rows = 0
+        self._writer = pq.ParquetWriter(
+            self._buffer,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=plain,
+            column_encoding={leaf: "DELTA_BINARY_PACKED" for leaf in leaves if leaf not in plain},
+            write_page_checksum=True,
+        )
+
+    def add(self, table: pa.Table) -> None:
+        """Write rows as row groups."""
+        for first in range(0, table.num_rows, self._row_group):
+            start = self._buffer.tell()
+            self._writer.write_table(table.slice(first, self._row_group), row_group_size=self._row_group)
+            with self._buffer.getbuffer() as content:
+                self._checksums.append(zlib.crc32(content[start:]))
+        self.rows += table.num_rows
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are so far."""
+        return self._buffer.tell()
+
+    def finish(self) -> bytes:
+        """The whole file."""
+        self._writer.add_key_value_metadata({_CHECKSUMS: json.dumps(self._checksums).encode()})
+        self._writer.close()
+        return self._buffer.getvalue()
+
+
+def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequence[str] = ()) -> bytes:
+    """A table as a Parquet file."""
+    builder = Builder(table.schema, row_group=row_group, delta=delta)
+    builder.add(table)
+    return builder.finish()
+
+
+def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
+    """The columns of numbers and texts below a column, as the Parquet writer names them."""
+    if pa.types.is_struct(arrow_type):
+        return [leaf for field in arrow_type for leaf in _leaves(f"{name}.{field.name}", field.type)]
+    if pa.types.is_list(arrow_type):
+        return _leaves(f"{name}.list.element", arrow_type.value_type)
+    return [name]
+
+
+def store_parquet(
+    storage: Storage,
+    path: str,
+    data: bytes,
+    *,
+    kind: str,
+    load: int,
+    rows: int,
+    owner: str = "",
+    bounds: tuple[int, int] | None = None,
+) -> DataFile:
+    """Write a Parquet file to the state, with all that it takes to notice damage later."""
+    stored = storage.write(path, data)
+    footer = _checksum(data[-_footer_length(data) :])
+    return DataFile(path, kind, owner, load, stored.size, stored.sha256, rows, bounds=bounds, footer=footer)
+
+
+def _footer_length(tail: bytes) -> int:
+    return int.from_bytes(tail[-8:-4], "little") + 8
+
+
+def _checksum(footer: bytes) -> str:
+    return hashlib.sha256(footer).hexdigest()[:16]
+
+
+class Reader:
+    """One Parquet file of the state; whatever is read of it is checked first."""
+
+    def __init__(self, storage: Storage, file: DataFile) -> None:
+        self._file, self._storage = file, storage
+        footer = self._read_footer()
+        self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+        if self._metadata.num_rows != file.rows:
+            raise self._damaged(f"it has {self._metadata.num_rows} rows, not {file.rows}")
+        self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
+        self._latest: dict[int, bytes] = {}
+
+    def _read_footer(self) -> bytes:
+        size = self._file.size
+        first = max(0, size - _TAIL)
+        (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there must be
+        if len(tail) != size - first:
+            raise self._damaged(f"it does not have {size} bytes")
+        length = _footer_length(tail)
+        if length > len(tail):
+            (tail,) = self._storage.read_parts(self._file.path, [(max(0, size - length), size)])
+        footer = tail[-length:]
+        if _checksum(footer) != self._file.footer:
+            raise self._damaged("its footer was altered")
+        return footer
+
+    def _damaged(self, why: object) -> StateError:
+        return StateError(
+            f"The file {self._storage.locate(self._file.path)} is damaged: {why}.",
+            hint="Restore it or rebuild the state.",
+        )
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """The smallest and largest value of the first column in each row group."""
+        groups = (self._metadata.row_group(place) for place in range(self._metadata.num_row_groups))
+        found = [group.column(0).statistics for group in groups]
+        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
+
+    @property
+    def group_starts(self) -> np.ndarray:
+        """The number of the first row of each row group, and of the end."""
+        sizes = [self._metadata.row_group(place).num_rows for place in range(self._metadata.num_row_groups)]
+        return np.cumsum([0, *sizes])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns with their types."""
+        return self._metadata.schema.to_arrow_schema()
+
+    def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
+        """Some columns of some row groups. Workers read with one thread each; who works alone may take more."""
+        wanted = [int(group) for group in groups]
+        self._fetch(wanted)
+        content = _Parts({self._span(group)[0]: self._latest[group] for group in wanted}, self._file.size)
+        parquet = pq.ParquetFile(content, metadata=self._metadata, pre_buffer=False)
+        return parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+
+    def _fetch(self, groups: Sequence[int]) -> None:
+        """Have the bytes of some row groups at hand, checked; those of the read before need not be read again."""
+        kept = {group: self._latest[group] for group in groups if group in self._latest}
+        lacking = [group for group in groups if group not in kept]
+        spans = [(self._span(run[0])[0], self._span(run[-1])[1]) for run in _runs(lacking)]
+        for run, part in zip(_runs(lacking), self._storage.read_parts(self._file.path, spans), strict=True):
+            first = self._span(run[0])[0]
+            for group in run:
+                start, end = self._span(group)
+                kept[group] = part[start - first : end - first]
+                if zlib.crc32(kept[group]) != self._checksums[group]:
+                    raise self._damaged(f"its row group {group} was altered")
+        self._latest = kept
+
+    def forget(self) -> None:
+        """Let go of what was read."""
+        self._latest = {}
+
+    def _span(self, group: int) -> tuple[int, int]:
+        """Where a row group begins and ends."""
+        facts = self._metadata.row_group(group)
+        columns = [facts.column(place) for place in range(facts.num_columns)]
+        starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
+        return min(starts), max(start + one.total_compressed_size for start, one in zip(starts, columns, strict=True))
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Numbers that follow each other, together."""
+    run: list[int] = []
+    for number in sorted(numbers):
+        if run and number != run[-1] + 1:
+            yield run
+            run = []
+        run.append(number)
+    if run:
+        yield run
+
+
+class _Parts(io.RawIOBase):
+    """A file of which only some parts are there, by where they begin."""
+
+    def __init__(self, parts: dict[int, bytes], size: int) -> None:
+        self._starts = np.array(sorted(parts), np.int64)
+        self._parts, self._size, self._place = parts, size, 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, length: int = -1) -> bytes:
+        start = int(self._starts[np.searchsorted(self._starts, self._place, side="right") - 1])
+        first = self._place - start
+        found = self._parts[start][first : None if length < 0 else first + length]
+        self._place += len(found)
+        return found

@@ -1,0 +1,329 @@
+"""From constraints and column types to what the workers do: comparisons, blocks, indexes, groups of constraints.
+
+A *group* holds the constraints that read the same columns within the same blocks: they share an index, a shuffle and
+a read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+
+from dc_engine.constraints.model import (
+    Constant,
+    ConstantValue,
+    Constraint,
+    ConstraintSet,
+    Op,
+    Predicate,
+    microseconds,
+)
+from dc_engine.detection.bodies import BodyPlan, plan_body
+from dc_engine.detection.comparable import check_constant, common_family, family
+from dc_engine.errors import SchemaError
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintPlan:
+    """One constraint, by its number in the constraint set."""
+
+    number: int
+    name: str
+    rows: int
+    bodies: tuple[BodyPlan, ...]
+
+    def null_exclusions(self) -> list[set[str]]:
+        """A row takes part in no violation when each of these sets has a column in which it is NULL."""
+        rows = ("t", "s") if self.rows == 2 else ("t",)
+        return [body.needs_value(row) for body in self.bodies for row in rows]
+
+
+ROW_HASH = "_dc_row_hash"
+"""A hash of the whole row, also of columns that are not kept: how rows without a key are recognised."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """The stored projections on some columns, ordered by a hash of the key columns (without key, of all columns)."""
+
+    key: tuple[str, ...]
+    families: tuple[str, ...]
+    """In which family each hashed column is hashed."""
+    columns: tuple[str, ...]
+    id: str
+
+    @staticmethod
+    def on(key: tuple[str, ...], families: tuple[str, ...], columns: tuple[str, ...]) -> IndexPlan:
+        """The index on these columns; its id is the same whichever constraints use it."""
+        text = repr((key, families, columns))
+        return IndexPlan(key, families, columns, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """The columns whose hash decides where an entry lies: equal projections always lie together."""
+        return self.key or self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class OrderClass:
+    """Columns and constants that are compared with each other, so that they need codes in one order."""
+
+    columns: tuple[str, ...]
+    constants: tuple[ConstantValue, ...]
+    family: str
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Constraints that read the same columns within the same blocks.
+
+    ``t_index`` and ``s_index`` differ only when the blocks come from equalities across columns: then a row lies in
+    one block as t and in another as s.
+    """
+
+    number: int
+    t_index: IndexPlan | None
+    s_index: IndexPlan | None
+    columns: tuple[str, ...]
+    constraints: tuple[ConstraintPlan, ...]
+    classes: tuple[OrderClass, ...]
+    identity: bool = False
+    """Whether its index is how rows are recognised, by key or by hash; such a group has no constraints."""
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether t and s are looked up in different indexes."""
+        return self.t_index != self.s_index
+
+    @property
+    def indexes(self) -> tuple[IndexPlan, ...]:
+        """The indexes it reads."""
+        both = (self.t_index, self.s_index) if self.two_sided else (self.t_index,)
+        return tuple(index for index in both if index is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with a load of one table."""
+
+    columns: tuple[str, ...]
+    """The columns that are kept of each row: the key's, then those that constraints read."""
+    types: tuple[str, ...]
+    """Their Spark types."""
+    key: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def constraints(self) -> list[ConstraintPlan]:
+        """All constraints, in the order of their numbers."""
+        return sorted((one for group in self.groups for one in group.constraints), key=lambda one: one.number)
+
+    @property
+    def indexes(self) -> dict[str, IndexPlan]:
+        """All indexes by id."""
+        return {index.id: index for group in self.groups for index in group.indexes}
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns of rows in the state: those that are kept, and the hash of the whole row."""
+        return (*self.columns, ROW_HASH)
+
+    @property
+    def identity(self) -> IndexPlan:
+        """The index by which rows are recognised, whether or not it is kept up."""
+        return identity_group(self.key, dict(zip(self.columns, self.types, strict=True)), 0).indexes[0]
+
+    def families_of(self, index: IndexPlan) -> tuple[str, ...]:
+        """In which family each column of an index compares."""
+        types = {**dict(zip(self.columns, self.types, strict=True)), ROW_HASH: "bigint"}
+        return tuple(family(types[name]) or "" for name in index.columns)
+
+    def only(self, groups: Iterable[Group]) -> Plan:
+        """The same plan for some of its groups."""
+        return replace(self, groups=tuple(replace(one, number=number) for number, one in enumerate(groups)))
+
+
+def with_zones(
+    constraint_set: ConstraintSet, schema: Mapping[str, str], instant: Callable[[datetime], int]
+) -> ConstraintSet:
+    """The same rules, with a zone for each timestamp that has none and is compared with instants.
+
+    ``instant`` tells which instant (in microseconds) it stands for in the session. From then on the rule means the same
+    in every session; a session of another zone gives another rule.
+    """
+    types = {name.lower(): spark_type for name, spark_type in schema.items()}
+
+    def settled(one: Predicate) -> Predicate:
+        value = one.right.value if isinstance(one.right, Constant) else None
+        if not isinstance(value, datetime) or value.tzinfo or types.get(one.left.name.lower()) != "timestamp":
+            return one
+        offset = timedelta(microseconds=microseconds(value) - instant(value))
+        return replace(one, right=Constant(value.replace(tzinfo=timezone(offset))))
+
+    constraints = [
+        replace(one, bodies=tuple(tuple(map(settled, body)) for body in one.bodies))
+        for one in constraint_set.constraints
+    ]
+    return replace(constraint_set, constraints=tuple(constraints))
+
+
+def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, recognise: bool = False) -> Plan:
+    """Plan the detection for columns of these types (``schema`` maps names to Spark types).
+
+    Rows of a table with a key are always recognised by an index; those of one without key only where ``recognise``
+    asks for it.
+    """
+    names = {name.lower(): name for name in schema}
+    members: dict[tuple, list[tuple[ConstraintPlan, Constraint]]] = {}
+    for number, constraint in enumerate(constraint_set.constraints):
+        planned = _plan_constraint(number, constraint, names, schema)
+        columns = tuple(sorted(names[name.lower()] for name in constraint.columns))
+        members.setdefault((planned.rows, columns, _block_key(planned)), []).append((planned, constraint))
+    groups: list[Group] = []
+    for (rows, columns, (t_key, s_key)), pairs in members.items():
+        classes = _order_classes([one for _, one in pairs], [one for one, _ in pairs], columns, schema)
+        pairs_of_key = list(zip(t_key, s_key, strict=True)) or [(name, name) for name in columns]
+        families = tuple(_pair_family(left, right, schema) for left, right in pairs_of_key)
+        t_index, s_index = (IndexPlan.on(key, families, columns) if rows == 2 else None for key in (t_key, s_key))
+        constraints = tuple(one for one, _ in pairs)
+        groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
+    key = tuple(names[name.lower()] for name in constraint_set.key)
+    if key or recognise:
+        groups.append(identity_group(key, schema, len(groups)))
+    read = sorted({column for group in groups if not group.identity for column in group.columns} - set(key))
+    columns = (*key, *read)
+    return Plan(columns, tuple(schema[name] for name in columns), key, tuple(groups))
+
+
+def identity_group(key: tuple[str, ...], schema: Mapping[str, str], number: int) -> Group:
+    """The group whose index recognises rows: by their key, or without one by the hash of the whole row.
+
+    The hash stands beside the key too: a delete that gives a row as it is need not be looked up any further.
+    """
+    known_by = key or (ROW_HASH,)
+    columns = (*key, ROW_HASH)
+    types = {**schema, ROW_HASH: "bigint"}
+    for name in known_by:
+        if family(types[name]) is None:
+            raise SchemaError(
+                f"The key has column '{name}' of type {types[name]}, and values of that type cannot be compared here.",
+                hint="Choose other columns for the key, or cast this one in the changes (for instance with 'sql').",
+            )
+    families = tuple(family(types[name]) or "" for name in columns)
+    index = IndexPlan.on(known_by, families[: len(known_by)], columns)
+    classes = tuple(OrderClass((name,), (), one, False) for name, one in zip(columns, families, strict=True))
+    return Group(number, index, index, columns, (), classes, identity=True)
+
+
+def _plan_constraint(
+    number: int,
+    constraint: Constraint,
+    names: Mapping[str, str],
+    schema: Mapping[str, str],
+) -> ConstraintPlan:
+    for one in (predicate for body in constraint.bodies for predicate in body):
+        value = one.right.value if isinstance(one.right, Constant) else None
+        column = names[one.left.name.lower()]
+        if isinstance(value, datetime) and value.tzinfo and schema[column] == "timestamp_ntz":
+            raise SchemaError(
+                f"Constraint '{constraint.name}' compares column '{column}', a timestamp without zone, with {value}.",
+                hint="Leave the zone out.",
+            )
+    bodies = tuple(plan_body(body, constraint.nulls, names) for body in constraint.bodies)
+    return ConstraintPlan(number, constraint.name, constraint.rows, bodies)
+
+
+def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns whose equality every violation needs, as t's and as s's.
+
+    Columns that are equal in both rows serve both roles with one index; equalities across columns are used only
+    when there are none of those.
+    """
+    per_body = [{(one.left, one.right) for one in body.comparisons if one.op is Op.EQ} for body in constraint.bodies]
+    shared = sorted(set.intersection(*per_body)) if per_body else []
+    same = tuple(left for left, right in shared if left == right)
+    if same or not shared:
+        return same, same
+    return tuple(left for left, _ in shared), tuple(right for _, right in shared)
+
+
+def _pair_family(left: str, right: str, schema: Mapping[str, str]) -> str:
+    """The family in which an equality hashes its columns: from their types alone, so that it never changes."""
+    return common_family({family(schema[left]) or "", family(schema[right]) or ""}) or ""
+
+
+def _order_classes(
+    constraints: list[Constraint],
+    plans: list[ConstraintPlan],
+    columns: tuple[str, ...],
+    schema: Mapping[str, str],
+) -> tuple[OrderClass, ...]:
+    """Which columns of a group need codes in one order, and in which family they compare."""
+    leader = {column: column for column in columns}
+
+    def find(column: str) -> str:
+        while leader[column] != column:
+            column = leader[column]
+        return column
+
+    constants: dict[str, set[ConstantValue]] = {}
+    ordered: set[str] = set()
+    for constraint, plan in zip(constraints, plans, strict=True):
+        for left, op, right in _comparisons(plan):
+            where = f"Constraint '{constraint.name}'"
+            families = _families(where, [name for name in (left, right) if isinstance(name, str)], schema)
+            if isinstance(right, Constant):
+                check_constant(right.value, families.pop(), where=where)
+                constants.setdefault(left, set()).add(right.value)
+            else:
+                if common_family(families) is None:
+                    raise SchemaError(
+                        f"{where} compares column '{left}' of type {schema[left]} with column '{right}' of type "
+                        f"{schema[right]}.",
+                        hint="Spark would have to cast one of them; cast it in the changes (for instance with 'sql').",
+                    )
+                leader[find(left)] = find(right)
+            if op not in (Op.EQ, Op.NE):
+                ordered.add(left)
+    classes = []
+    for root in sorted({find(column) for column in columns}):
+        members = tuple(column for column in columns if find(column) == root)
+        values = {value for column in members for value in constants.get(column, ())}
+        families = {family(schema[column]) or "" for column in members}
+        if families == {"integer"} and not all(isinstance(value, int) and abs(value) < 2**63 for value in values):
+            families = {"decimal"}
+        classes.append(
+            OrderClass(
+                members,
+                tuple(sorted(values, key=repr)),
+                common_family(families) or "",
+                bool(ordered & set(members)),
+            )
+        )
+    return tuple(classes)
+
+
+def _comparisons(plan: ConstraintPlan) -> list[tuple[str, Op, str | Constant]]:
+    found: list[tuple[str, Op, str | Constant]] = []
+    for body in plan.bodies:
+        found += [(one.left, one.op, one.right) for one in sorted(body.comparisons, key=repr)]
+        for one in sorted(body.t_filters | body.s_filters, key=repr):
+            found.append((one.column, one.op, one.other or Constant(one.constant)))  # type: ignore[arg-type]
+    return found
+
+
+def _families(where: str, columns: list[str], schema: Mapping[str, str]) -> set[str]:
+    families = set()
+    for column in columns:
+        of_column = family(schema[column])
+        if of_column is None:
+            raise SchemaError(
+                f"{where} compares column '{column}' of type {schema[column]}, and values of that type cannot be "
+                "compared here.",
+                hint="Cast it in the changes (for instance with 'sql'), or leave the column out of the constraint.",
+            )
+        families.add(of_column)
+    return families

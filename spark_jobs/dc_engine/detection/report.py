@@ -1,0 +1,142 @@
+"""The report of a load's violations: each row's number of violations, the listed pairs, samples for the verdict."""
+
+from __future__ import annotations
+
+import math
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dc_engine.detection.codes import whole
+from dc_engine.detection.listing import masked, merge_listings
+from dc_engine.detection.parquet import parquet_bytes, store_parquet
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+
+@dataclass(slots=True)
+class Report:
+    """What one report task gathers and writes."""
+
+    storage: Storage
+    load: int
+    max_listed: int
+    max_samples: int
+    mask: Sequence[str]
+    _listings: dict[int, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
+    _rows: dict[int, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
+
+    def add_listing(self, constraint: int, listing: pa.Table) -> None:
+        """Violations that a probe lists."""
+        self._listings[constraint].append(listing)
+
+    def add_rows(self, constraint: int, rows: pa.Table) -> None:
+        """Rows with violations that a probe counted."""
+        self._rows[constraint].append(rows)
+
+    def finish(self, names: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+        """Write everything, and say what was written."""
+        for number, listings in sorted(self._listings.items()):
+            found = masked(merge_listings(listings, max(self.max_listed, self.max_samples)), self.mask)
+            listing = found.slice(0, self.max_listed)
+            file = self._write("violations", names[number], listing) if listing.num_rows else None
+            yield {
+                "kind": "listed",
+                "constraint": number,
+                "file": asdict(file) if file else None,
+                "samples": self._samples(found),
+            }
+        for number, tables in sorted(self._rows.items()):
+            rows = _sum_by_row(tables)
+            file = self._write("violating_rows", names[number], rows)
+            worst = rows.slice(0, self.max_samples).to_pylist()
+            yield {
+                "kind": "rows",
+                "constraint": number,
+                "file": asdict(file),
+                "count": rows.num_rows,
+                "worst": worst,
+            }
+
+    def _write(self, kind: str, name: str, table: pa.Table) -> DataFile:
+        slug = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60]
+        path = f"{kind}/{self.load:08d}/{slug}-{uuid.uuid4().hex}.parquet"
+        data = parquet_bytes(table)
+        return store_parquet(self.storage, path, data, kind=kind, owner=name, load=self.load, rows=table.num_rows)
+
+    def _samples(self, listing: pa.Table) -> list[dict[str, Any]]:
+        """The worst rows' pairs: first one for each new projection, then more of them."""
+        sides = [side for side in ("t", "s") if side in listing.column_names]
+        ids = {side: pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_pylist() for side in sides}
+        new = {side: listing.column(f"{side}_new").to_pylist() for side in sides}
+        by_worst = np.lexsort((-listing.column("pairs").to_numpy(), -listing.column("violations").to_numpy()))
+        seen: set[tuple[int, ...]] = set()
+        first: list[int] = []
+        more: list[int] = []
+        for number in by_worst.tolist():
+            projections = tuple(ids[side][number] for side in sides if new[side][number])
+            (more if projections in seen else first).append(number)
+            seen.add(projections)
+        chosen = (first + more)[: self.max_samples]
+        shown = listing.take(pa.array(chosen, pa.int64()))
+        parts = {side: _side(shown, side) for side in sides}
+        return [{side: parts[side][place] for side in sides} for place in range(len(chosen))]
+
+
+def _side(listing: pa.Table, side: str) -> list[dict[str, Any]]:
+    values = whole(listing.column(side))
+    rows = json_rows({field.name: values.field(place) for place, field in enumerate(values.type)})
+    ids = pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_pylist()
+    counts = listing.column(f"{side}_rows").to_pylist()
+    return [{"row_id": one, "values": row, "rows": count} for one, row, count in zip(ids, rows, counts, strict=True)]
+
+
+def _sum_by_row(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows with all their violations, those with most first."""
+    together = pa.concat_tables(tables)
+    ids, place = np.unique(together.column("row_id").to_numpy(), return_inverse=True)
+    sums = np.zeros(len(ids), np.int64)
+    np.add.at(sums, place, together.column("violations").to_numpy())
+    order = np.argsort(-sums, kind="stable")
+    return pa.table({"row_id": ids[order], "violations": sums[order]})
+
+
+def json_rows(columns: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
+    """Rows of values as JSON can carry them, readable and without loss."""
+    lists = [_readable(column) for column in columns.values()]
+    return [dict(zip(columns, map(_jsonable, row), strict=True)) for row in zip(*lists, strict=True)]
+
+
+def _readable(column: pa.Array) -> list[Any]:
+    """Dates and times as Arrow prints them: Python's own end at the year 9999."""
+    timed = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
+    return (column.cast(pa.string()) if timed else column).to_pylist()
+
+
+def _jsonable(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {str(name): _jsonable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    return str(value)

@@ -1,0 +1,210 @@
+"""Recognise the rows that a load deletes: each delete as given finds the id and the values of a row in the state.
+
+A delete gives the key, or without a declared key the whole row, recognised by its hash. Of several rows alike the
+oldest go first. With ``replace``, an insert of a key that is still present deletes the row that has it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.codes import codes_of, combine, whole
+from dc_engine.detection.encode import GONE
+from dc_engine.detection.parquet import parquet_bytes, store_parquet
+from dc_engine.detection.plan import ROW_HASH, Group, Plan
+from dc_engine.detection.report import json_rows
+from dc_engine.detection.rows import ROW_ID, take_rows
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries
+from dc_engine.detection.steps import PASSED_ON
+from dc_engine.detection.work import Work, received
+from dc_engine.errors import DcError
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+CAUSE = "_dc_cause"
+"""Why a row was deleted: ``delete``, or ``replace`` by an insert of the same key."""
+MOST_NAMED = 5
+
+
+def resolving(plan: Plan) -> Plan:
+    """The plan by which deletes find their rows: one group, all stored columns, the index of identities."""
+    identity = next(one for one in plan.groups if one.identity)
+    return plan.only([Group(0, identity.t_index, identity.s_index, plan.stored, (), identity.classes, identity=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Take the chunks of one task, find the rows of its deletes, write them down, and tell the driver."""
+
+    work: Work
+    rows: tuple[DataFile, ...]
+    """The files of all rows in the state."""
+    threads: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            documents = list(self._documents(batches))
+        except DcError as error:
+            documents = [{"kind": "error", **error.to_dict()}]
+        yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
+
+    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+        roles: dict[str, list[pa.Table]] = defaultdict(list)
+        for message in received(batches):
+            if message.kind not in PASSED_ON:
+                roles[message.kind].append(message.table)
+            elif message.kind == "error":
+                yield {"kind": "error", **message.document}
+        if roles:
+            yield self._resolved({role: pa.concat_tables(tables) for role, tables in roles.items()})
+
+    def _resolved(self, roles: Mapping[str, pa.Table]) -> dict[str, Any]:
+        work, plan = self.work, self.work.plan
+        nothing = next(iter(roles.values())).slice(0, 0)
+        gone, new = roles.get(f"{GONE}both", nothing), roles.get("both", nothing)
+        match = self._match(gone, new)
+        sought = match.found[~match.given]
+        stored = take_rows(
+            work.storage, self.rows, np.concatenate([sought, match.replaced]), plan.stored, threads=self.threads
+        )
+        missing = gone.take(pa.array(np.setdiff1d(np.arange(gone.num_rows), match.delete)))
+        exact = gone.take(pa.array(match.delete[match.given]))
+        tables = [
+            _records(exact, match.found[match.given], "delete", plan.stored),
+            _records(_rows_of(stored, sought), sought, "delete", plan.stored),
+            _records(_rows_of(stored, match.replaced), match.replaced, "replace", plan.stored),
+            _records(missing, None, "delete", plan.stored),
+        ]
+        file = write_deletes(work.storage, work.load, pa.concat_tables(one for one in tables if one.num_columns))
+        named = missing.slice(0, MOST_NAMED).select(plan.key or plan.columns)
+        return {
+            "kind": "deletes",
+            "file": asdict(file),
+            "deleted": len(match.delete),
+            "replaced": len(match.replaced),
+            "missing": missing.num_rows,
+            "named": json_rows({name: whole(named.column(name)) for name in named.column_names}),
+        }
+
+    def _match(self, gone: pa.Table, new: pa.Table) -> _Match:
+        work = self.work
+        index = work.plan.groups[0].indexes[0]
+        wanted = np.unique(np.concatenate([whole(one.column(HASH)).to_numpy() for one in (gone, new)]))
+        files = work.index_files.get(index.id, ())
+        entries = find_entries(work.storage, files, [*index.columns, ROW_IDS], wanted=wanted).entries
+        if not entries.num_columns:
+            empty = np.zeros(0, np.int64)
+            return _Match(empty, empty, empty.astype(bool), empty)
+        columns = [[whole(table.column(name)) for name in index.key] for table in (gone, new, entries)]
+        identity = identity_codes(columns, index.families)
+        owner, ids = remaining(identity[2], entries)
+        delete, found, left = pair_off(identity[0], owner, ids)
+        replaced = np.isin(owner[left], identity[1])
+        given = whole(gone.column(ROW_HASH)).to_numpy()[delete] == _hashes_of(entries, found)
+        return _Match(delete, found, given, ids[left][replaced])
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Which of the deletes found a row, and which; and the rows that inserts replace."""
+
+    delete: np.ndarray
+    found: np.ndarray
+    given: np.ndarray
+    """Whether the delete gives the row as it is, so that its values need not be looked up."""
+    replaced: np.ndarray
+
+
+def _hashes_of(entries: pa.Table, ids: np.ndarray) -> np.ndarray:
+    """The hashes of the whole rows of some ids, which are all among the entries."""
+    adds = entries.filter(pa.array(whole(entries.column(ROWS)).to_numpy() > 0))
+    lists = whole(adds.column(ROW_IDS))
+    listed = lists.flatten().to_numpy()
+    hashes = np.repeat(whole(adds.column(ROW_HASH)).to_numpy(), np.diff(lists.offsets.to_numpy()))
+    order = np.argsort(listed)
+    return hashes[order[np.searchsorted(listed, ids, sorter=order)]]
+
+
+def identity_codes(tables: Sequence[Sequence[pa.Array]], families: Sequence[str]) -> list[np.ndarray]:
+    """A code for each row of several tables of the same columns: equal exactly when the rows agree (NULLs do)."""
+    lengths = np.cumsum([len(columns[0]) for columns in tables])[:-1]
+    coded = [
+        np.concatenate(codes_of([columns[place] for columns in tables], one, ordered=False))
+        for place, one in enumerate(families)
+    ]
+    return np.split(combine(coded), lengths)
+
+
+def remaining(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that are left of all entries of an index: the code of their entry, and their id."""
+    owner, ids, sums = added_up(codes, entries)
+    left = sums > 0
+    return owner[left], ids[left]
+
+
+def added_up(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What some entries come to: for each code and row id, by both, how often they add it less how often they take it.
+
+    Of some runs that may be less than nothing: the row that they take away was added by another run.
+    """
+    lists = whole(entries.column(ROW_IDS))
+    lengths = np.diff(lists.offsets.to_numpy())
+    signs = np.repeat(np.sign(whole(entries.column(ROWS)).to_numpy()), lengths)
+    owner, ids = np.repeat(codes, lengths), lists.flatten().to_numpy()
+    order = np.lexsort((ids, owner))
+    owner, ids, signs = owner[order], ids[order], signs[order]
+    if not len(ids):
+        return owner, ids, signs
+    first = np.flatnonzero(np.concatenate([[True], (owner[1:] != owner[:-1]) | (ids[1:] != ids[:-1])]))
+    return owner[first], ids[first], np.add.reduceat(signs, first)
+
+
+def pair_off(wanted: np.ndarray, owner: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Give each wanted code one of the rows of that code, the first ones first.
+
+    ``owner`` is ordered. The places in ``wanted`` that got one, the ids that they got, and the places of the rows that
+    nobody got.
+    """
+    order = np.argsort(wanted, kind="stable")
+    ordered = wanted[order]
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    start = np.searchsorted(owner, ordered)
+    got = rank < np.searchsorted(owner, ordered, side="right") - start
+    taken = (start + rank)[got]
+    free = np.ones(len(owner), bool)
+    free[taken] = False
+    return order[got], ids[taken], np.flatnonzero(free)
+
+
+def _rows_of(rows: pa.Table, ids: np.ndarray) -> pa.Table:
+    """The rows of some ids; ``rows`` is in the order of its ids."""
+    if not rows.num_columns:
+        return rows
+    return rows.take(pa.array(np.searchsorted(whole(rows.column(ROW_ID)).to_numpy(), ids)))
+
+
+def _records(rows: pa.Table, ids: np.ndarray | None, cause: str, columns: Sequence[str]) -> pa.Table:
+    """Deleted rows as they are written down."""
+    if not rows.num_columns:
+        return pa.table({})
+    facts = {ROW_ID: pa.nulls(rows.num_rows, pa.int64()) if ids is None else pa.array(ids, pa.int64())}
+    facts[CAUSE] = pa.array([cause] * rows.num_rows, pa.string())
+    return pa.table(facts | {name: rows.column(name) for name in columns})
+
+
+def write_deletes(storage: Storage, load: int, records: pa.Table) -> DataFile:
+    """Write down rows that a load deletes; those without id were not there."""
+    ordered = records.sort_by(ROW_ID)
+    ids = ordered.column(ROW_ID).drop_null()
+    bounds = (ids[0].as_py(), ids[-1].as_py()) if len(ids) else None
+    path = f"deletes/{load:08d}-{uuid.uuid4().hex}.parquet"
+    data = parquet_bytes(ordered)
+    return store_parquet(storage, path, data, kind="deletes", load=load, rows=ordered.num_rows, bounds=bounds)

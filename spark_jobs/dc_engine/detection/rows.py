@@ -1,0 +1,101 @@
+"""Rows in the state, with their ids.
+
+A rows file has no column of ids: a row's id is that of the file's first row plus its place. Only files that were put
+together from rows of several loads, and files of deleted rows, carry the ids in a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.codes import whole
+from dc_engine.detection.parquet import Reader
+from dc_engine.errors import StateError
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+ROW_ID = "_dc_row_id"
+LOAD_BITS = 40
+
+
+def load_of(row_id: int) -> int:
+    """The number of the load that brought a row."""
+    return row_id >> LOAD_BITS
+
+
+def read_group(reader: Reader, file: DataFile, group: int, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a row group and the rows' ids; deletes that found no row are left out."""
+    if file.first_row_id is None:
+        rows = reader.read([group], [*columns, ROW_ID])
+        return rows.filter(rows.column(ROW_ID).is_valid()) if rows.column(ROW_ID).null_count else rows
+    rows = reader.read([group], columns) if columns else None
+    starts = reader.group_starts
+    first = file.first_row_id
+    ids = pa.array(np.arange(first + starts[group], first + starts[group + 1], dtype=np.int64))
+    return pa.table({ROW_ID: ids}) if rows is None else rows.append_column(ROW_ID, ids)
+
+
+def read_rows(storage: Storage, files: Iterable[DataFile], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """All rows of some files, row group by row group."""
+    for file in files:
+        reader = Reader(storage, file)
+        for group in range(len(reader.group_starts) - 1):
+            yield read_group(reader, file, group, columns)
+
+
+def row_ids(storage: Storage, files: Iterable[DataFile]) -> np.ndarray:
+    """The ids of all rows of some files, in order."""
+    found = [whole(rows.column(ROW_ID)).to_numpy() for rows in read_rows(storage, files, [])]
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+
+
+def is_in(ids: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Which ids are among some ordered ones."""
+    if not len(ordered):
+        return np.zeros(len(ids), bool)
+    return ordered[np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)] == ids
+
+
+def take_rows(
+    storage: Storage, files: Sequence[DataFile], ids: np.ndarray, columns: Sequence[str], *, threads: bool = False
+) -> pa.Table:
+    """The rows of some ids (each once), in the order of their ids; an error when one is not there."""
+    wanted = np.unique(ids)
+    tables = []
+    for file in files:
+        if file.first_row_id is not None:
+            mine = wanted[(wanted >= file.first_row_id) & (wanted < file.first_row_id + file.rows)]
+        else:
+            assert file.bounds is not None
+            mine = wanted[(wanted >= file.bounds[0]) & (wanted <= file.bounds[1])]
+        if len(mine):
+            tables.append(_take(storage, file, mine, columns, threads))
+    found = pa.concat_tables(tables) if tables else None
+    if (found.num_rows if found is not None else 0) != len(wanted):
+        missing = wanted if found is None else np.setdiff1d(wanted, whole(found.column(ROW_ID)).to_numpy())
+        if len(missing):
+            raise StateError(
+                f"The state {storage.uri} has no row {missing[0]}, which its indexes name.",
+                hint="Run maintain.py verify, then rebuild the state.",
+            )
+    return found.sort_by(ROW_ID) if found is not None else pa.table({})
+
+
+def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool) -> pa.Table:
+    reader = Reader(storage, file)
+    if file.first_row_id is None:
+        parts = []
+        for group in range(len(reader.group_starts) - 1):
+            rows = read_group(reader, file, group, columns)
+            parts.append(rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted))))
+        return pa.concat_tables(parts)
+    starts, places = reader.group_starts, wanted - file.first_row_id
+    group_of = np.searchsorted(starts, places, side="right") - 1
+    groups, first = np.unique(group_of, return_inverse=True)
+    before = np.concatenate([[0], np.cumsum(starts[groups + 1] - starts[groups])])
+    rows = reader.read(groups, columns, threads=threads)
+    chosen = rows.take(pa.array(before[first] + places - starts[group_of]))
+    return chosen.append_column(ROW_ID, pa.array(wanted))

@@ -1,0 +1,127 @@
+"""Index files: sorted runs of entries in Parquet, one a load, index and task.
+
+An entry is one projection: its values, how many rows carry it, and their ids; with a negative number of rows it takes
+rows away. The index is the sum of its runs. Entries are ordered by the hash of the key columns in small row groups, so
+that a probe opens only the files and row groups that can hold a wanted hash, and of those it first reads nothing but
+the hashes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.codes import whole
+from dc_engine.detection.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
+
+
+@dataclass(slots=True)
+class Found:
+    """The entries of an index that a probe asked for, and where each of them stands."""
+
+    entries: pa.Table
+    file: np.ndarray
+    position: np.ndarray
+    readers: dict[int, Reader]
+
+    def row_ids(self, chosen: np.ndarray) -> list[np.ndarray]:
+        """The ids of the rows of some entries."""
+        ids: dict[int, np.ndarray] = {}
+        for number in np.unique(self.file[chosen]):
+            reader = self.readers[int(number)]
+            mine = chosen[self.file[chosen] == number]
+            starts = reader.group_starts
+            group_of = np.searchsorted(starts, self.position[mine], side="right") - 1
+            for group in np.unique(group_of):
+                column = whole(reader.read([int(group)], [ROW_IDS]).column(0))
+                offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
+                for one in mine[group_of == group]:
+                    place = int(self.position[one] - starts[group])
+                    ids[int(one)] = values[offsets[place] : offsets[place + 1]]
+        return [ids[int(one)] for one in chosen]
+
+
+def find_entries(
+    storage: Storage,
+    files: Sequence[DataFile],
+    columns: Sequence[str],
+    *,
+    wanted: np.ndarray | None = None,
+    within: tuple[int, int] | None = None,
+) -> Found:
+    """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""
+    tables, file_numbers, positions = [], [], []
+    readers: dict[int, Reader] = {}
+    for number, file in enumerate(files):
+        if not _may_hold(file, wanted, within):
+            continue
+        reader = Reader(storage, file)
+        groups, chosen = _wanted_rows(reader, wanted, within)
+        if not len(chosen):
+            continue
+        readers[number] = reader
+        table = reader.read(groups, [*columns, ROWS])
+        reader.forget()
+        starts = reader.group_starts
+        absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
+        tables.append(table.take(pa.array(chosen)) if len(chosen) < table.num_rows else table)
+        file_numbers.append(np.full(len(chosen), number))
+        positions.append(absolute[chosen])
+    if not tables:
+        empty = np.zeros(0, np.int64)
+        return Found(pa.table({}), empty, empty, readers)
+    return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
+
+
+def _may_hold(file: DataFile, wanted: np.ndarray | None, within: tuple[int, int] | None) -> bool:
+    """Whether a file can have a wanted hash, as far as the snapshot knows."""
+    if file.bounds is None:
+        return False
+    low, high = file.bounds
+    if within is not None:
+        return low <= within[1] and high >= within[0]
+    return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high, side="right"))
+
+
+def _wanted_rows(
+    reader: Reader, wanted: np.ndarray | None, within: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The row groups to read, and which of their rows are wanted."""
+    bounds, starts = reader.bounds, reader.group_starts
+    if within is not None:
+        candidates = np.flatnonzero((bounds[:, 0] <= within[1]) & (bounds[:, 1] >= within[0]))
+    elif wanted is not None:
+        first = np.searchsorted(wanted, bounds[:, 0], side="left")
+        candidates = np.flatnonzero(np.searchsorted(wanted, bounds[:, 1], side="right") > first)
+    else:
+        return np.arange(len(bounds)), np.arange(starts[-1])
+    if not len(candidates):
+        return candidates, candidates
+    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
+    if within is not None:
+        hit = (hashes >= within[0]) & (hashes <= within[1])
+    else:
+        assert wanted is not None
+        hit = wanted[np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)] == hashes
+    group_of = np.repeat(np.arange(len(candidates)), starts[candidates + 1] - starts[candidates])
+    kept = np.unique(group_of[hit])
+    in_kept = np.isin(group_of, kept)
+    return candidates[kept], np.flatnonzero(hit[in_kept])
+
+
+def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> DataFile:
+    """Write entries (one or more, ordered by hash) as one run of an index."""
+    data = parquet_bytes(entries, delta=[HASH, ROWS, ROW_IDS])
+    path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
+    bounds = (entries.column(HASH)[0].as_py(), entries.column(HASH)[-1].as_py())
+    return store_parquet(
+        storage, path, data, kind="index", owner=index_id, load=load, rows=entries.num_rows, bounds=bounds
+    )

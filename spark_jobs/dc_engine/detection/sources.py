@@ -1,0 +1,144 @@
+"""The changes of a load as a Spark DataFrame: read from any source, checked, every error in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dc_engine.detection.comparable import is_months
+from dc_engine.detection.staging import FEED_COLUMNS
+from dc_engine.errors import ChangesError, SchemaError
+from dc_engine.masking import told
+from dc_engine.request import Changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def read_changes(
+    spark: SparkSession, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()
+) -> DataFrame:
+    """The rows of a source; nothing is read yet but what it takes to know the columns."""
+    try:
+        frame = _open(spark, changes)
+        rows = frame.where(changes.where) if changes.where else frame
+        rows.schema  # noqa: B018 (a Connect session finds out only now whether the source is there)
+    except spark_errors() as error:
+        raise ChangesError(
+            f"The {what} ({changes}) cannot be read: {told(error, mask)}",
+            hint=f"Check the path, table or query in '{what}', and that Spark has the package for its format.",
+        ) from (None if mask else error)
+    return rows
+
+
+def _open(spark: SparkSession, changes: Changes) -> DataFrame:
+    if changes.sql is not None:
+        return spark.sql(changes.sql)
+    if changes.table is not None:
+        return spark.table(changes.table)
+    return spark.read.format(changes.format).options(**changes.options).load(changes.path)
+
+
+def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
+    """The columns of the changes with their Spark types; two that differ only by case are refused."""
+    types: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for field in frame.schema.fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if field.name in types or other != field.name:
+            raise SchemaError(
+                f"The changes ({changes}) have columns '{other}' and '{field.name}', which Spark cannot tell apart.",
+                hint="Rename one of them, for instance with 'sql' in 'changes'.",
+            )
+        if field.name.lower().startswith("_dc_"):
+            raise SchemaError(
+                f"The changes ({changes}) have a column '{field.name}'; names that start with _dc_ are the gate's own.",
+                hint="Rename it, for instance with 'sql' in 'changes'.",
+            )
+        types[field.name] = field.dataType.simpleString()
+    return types
+
+
+def row_hash(frame: DataFrame, salt: str) -> Column:
+    """A hash of the whole row, but for the columns of a change data feed.
+
+    A column counts with its name and only where it is not NULL (Spark's hash passes over NULLs), so that a column which
+    is added to the table later changes the hash of no row that is already there. Numbers count by value, whatever
+    their width.
+    """
+    from pyspark.sql import functions as f
+
+    parts = [_literal(salt)]
+    for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
+        name = field.name.lower()
+        if name not in FEED_COLUMNS:
+            column = quoted(field.name)
+            value = _hashable(column, field.dataType.simpleString())
+            parts += [f"if({column} is null, null, {_literal(name)})", value]
+    return f.expr(f"xxhash64({', '.join(parts)})")
+
+
+def _literal(text: str) -> str:
+    """A text in SQL, whatever is in it."""
+    return f"decode(X'{text.encode().hex()}', 'utf-8')"
+
+
+def _hashable(column: str, spark_type: str) -> str:
+    if spark_type in ("tinyint", "smallint", "int"):
+        return f"cast({column} as bigint)"
+    if spark_type == "float":
+        return f"cast({column} as double)"
+    nested = "map<" in spark_type or "variant" in spark_type
+    return f"if({column} is null, null, to_json(struct({column})))" if nested else column
+
+
+def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
+    """Some columns (with their types), found whatever case the changes write them in, without their names.
+
+    Spark's Arrow functions take a dot in a name for a field of a struct. A column that the changes do not have is
+    NULL: a delete may give the key alone.
+    """
+    from pyspark.sql import functions as f
+
+    fields = {field.name.lower(): field for field in frame.schema.fields}
+    chosen = []
+    for place, (name, spark_type) in enumerate(columns.items()):
+        field, months = fields.get(name.lower()), is_months(spark_type)
+        if field is None:
+            text = f"cast(null as {'int' if months else spark_type})"
+        else:
+            actual = quoted(field.name)
+            text = f"extract(year from {actual}) * 12 + extract(month from {actual})" if months else actual
+        chosen.append(f.expr(text).alias(kept_name(place)))
+    return chosen
+
+
+def kept_name(place: int) -> str:
+    """What the column at this place is called on its way to the workers."""
+    return f"_dc_column_{place}"
+
+
+def instant_in(spark: SparkSession) -> Callable[[datetime], int]:
+    """Which instant a timestamp without zone stands for in this session, as Spark itself sees it, in microseconds."""
+
+    def instant(value: datetime) -> int:
+        return spark.sql(f"select unix_micros(timestamp_ltz '{value.isoformat(sep=' ')}')").collect()[0][0]
+
+    return instant
+
+
+def quoted(name: str) -> str:
+    """A column name that Spark takes literally."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises: its own exceptions, and in a session with a JVM those of Java."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError
+    except ImportError:  # a Spark Connect client has no JVM
+        return (PySparkException,)
+    return (PySparkException, Py4JJavaError)

@@ -1,0 +1,236 @@
+"""Staging: a load's rows are read from their source once and written to the state, before anything is checked.
+
+From then on the load is fixed: its rows have ids (the load's number, then their place in the staged files), its
+fingerprint tells whether the same changes were applied before, and every later step reads the same files, however often
+Spark repeats a task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.parquet import Builder, store_parquet
+from dc_engine.detection.plan import ROW_HASH
+from dc_engine.detection.rows import LOAD_BITS
+from dc_engine.errors import ChangesError, DcError
+from dc_engine.state.snapshots import DataFile, data_file
+from dc_engine.state.storage import Storage
+
+ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
+CHANGE_TYPE = "_change_type"
+FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
+"""The columns that a change data feed adds to those of the table."""
+_DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
+ROW_GROUP = 65_536
+_FILE_BYTES = 128 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The inserted, or the deleted rows of a load, or of one task's share of it."""
+
+    files: list[DataFile]
+    rows: int
+    sums: list[int]
+    """Sums of the rows' hashes: the same whatever the order of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task staged."""
+
+    partition: int
+    inserted: Part
+    deleted: Part
+    error: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The function that Spark runs on each partition of the changes."""
+
+    storage: Storage | None
+    """Without one nothing is written, and only the fingerprint is made."""
+    load: int
+    columns: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        try:
+            staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
+        except DcError as error:
+            nothing = Part([], 0, [0, 0])
+            staged = Staged(partition, nothing, nothing, error.to_dict())
+        yield pa.RecordBatch.from_pydict({"document": [json.dumps(asdict(staged))]})
+
+
+def stage_rows(
+    storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
+) -> Staged:
+    """Write the first columns of some rows, under these names, and the hash of the whole row to the state."""
+    inserted, deleted = _Share(storage, load, "rows"), _Share(storage, load, "deletes")
+    for batch in batches:
+        hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
+        kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])
+        gone = _is_delete(batch)
+        if gone is None:
+            inserted.add(kept, hashes)
+            continue
+        for share, mine in ((inserted, ~gone), (deleted, gone)):
+            chosen = pa.array(mine)
+            share.add(kept.filter(chosen), [one.filter(chosen) for one in hashes])
+    return Staged(partition, inserted.finish(), deleted.finish())
+
+
+def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
+    """Which rows of a batch are deletes; ``None`` where the changes do not say, and all are inserts."""
+    place = batch.schema.get_field_index(CHANGE_TYPE)
+    if place < 0:
+        return None
+    kinds = batch.column(place).to_pylist()
+    for kind in set(kinds):
+        if kind not in _DELETES:
+            shown = "NULL" if kind is None else f"'{kind}'"
+            raise ChangesError(
+                f"The changes have a row whose {CHANGE_TYPE} is {shown}.",
+                hint=f"It is one of {', '.join(_DELETES)}, as in a change data feed.",
+            )
+    return np.array([_DELETES[kind] for kind in kinds], bool)
+
+
+class _Share:
+    """The inserted, or the deleted rows of one task: files and sums."""
+
+    def __init__(self, storage: Storage | None, load: int, kind: str) -> None:
+        self._writer = _Writer(storage, load, kind) if storage else None
+        self._rows = 0
+        self._sums = [0] * len(ROW_HASHES)
+
+    def add(self, rows: pa.RecordBatch, hashes: Sequence[pa.Array]) -> None:
+        self._rows += rows.num_rows
+        for place, lane in enumerate(hashes):
+            self._sums[place] = (self._sums[place] + int(lane.to_numpy().view(np.uint64).sum())) % 2**64
+        if self._writer:
+            self._writer.add(rows)
+
+    def finish(self) -> Part:
+        return Part(self._writer.finish() if self._writer else [], self._rows, self._sums)
+
+
+class _Writer:
+    """Rows into row groups, row groups into files of bounded size."""
+
+    def __init__(self, storage: Storage, load: int, kind: str) -> None:
+        self._storage, self._load, self._kind = storage, load, kind
+        self._files: list[DataFile] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._builder: Builder | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows:
+            self._waiting.append(batch)
+        if sum(one.num_rows for one in self._waiting) >= ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = canonical(pa.Table.from_batches(self._waiting))
+        self._waiting = []
+        if self._builder is None:
+            self._builder = Builder(table.schema, row_group=ROW_GROUP)
+        self._builder.add(table)
+        if self._builder.size > _FILE_BYTES:
+            self._close()
+
+    def _close(self) -> None:
+        if self._builder is None:
+            return
+        path = f"{self._kind}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
+        data, rows = self._builder.finish(), self._builder.rows
+        self._files.append(store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=rows))
+        self._builder = None
+
+    def finish(self) -> list[DataFile]:
+        self._flush()
+        self._close()
+        return self._files
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """The table in Arrow types that do not depend on the session's settings, so that all files of a state agree."""
+    fields = [pa.field(field.name, _canonical_type(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _canonical_type(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None:
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_large_string(arrow_type):
+        return pa.string()
+    if pa.types.is_large_binary(arrow_type):
+        return pa.binary()
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return pa.list_(_canonical_type(arrow_type.value_type))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([pa.field(field.name, _canonical_type(field.type)) for field in arrow_type])
+    return arrow_type
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLoad:
+    """A whole load, staged. The rows of ``deletes`` are as they were given, and not recognised yet."""
+
+    inserts: list[DataFile]
+    deletes: list[DataFile]
+    inserted: int
+    deleted: int
+    fingerprint: str
+
+
+def gather(documents: Sequence[str], load: int, columns: Sequence[tuple[str, str]]) -> StagedLoad:
+    """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types)."""
+    parts = sorted(map(json.loads, documents), key=lambda one: one["partition"])
+    for part in parts:
+        if part["error"]:
+            raise_from(part["error"])
+    files: list[list[DataFile]] = []
+    counts: list[int] = []
+    marks: list[str] = []
+    for kind, first_id in (("inserted", load << LOAD_BITS), ("deleted", 0)):
+        files.append(_numbered([data_file(file) for part in parts for file in part[kind]["files"]], first_id))
+        counts.append(sum(part[kind]["rows"] for part in parts))
+        sums = [sum(part[kind]["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]
+        marks += [str(counts[-1]), *(f"{one:016x}" for one in sums)] if kind == "inserted" or counts[-1] else []
+    names = "|".join(
+        sorted(f"{name.lower()}:{spark_type}" for name, spark_type in columns if name.lower() not in FEED_COLUMNS)
+    )
+    return StagedLoad(files[0], files[1], counts[0], counts[1], "-".join([*marks, _short(names)]))
+
+
+def _numbered(files: Sequence[DataFile], first_id: int) -> list[DataFile]:
+    """The files with the ids of their first rows, one after the other."""
+    starts = accumulate((file.rows for file in files), initial=first_id)
+    return [replace(file, first_row_id=start) for file, start in zip(files, starts, strict=False)]
+
+
+def raise_from(document: dict[str, str]) -> None:
+    """Raise an error that a worker wrote down."""
+    from dc_engine import errors
+
+    raise getattr(errors, document["type"])(document["message"], hint=document["hint"])
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

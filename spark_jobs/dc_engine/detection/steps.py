@@ -1,0 +1,136 @@
+"""What Spark runs on its workers, step by step: encode a load, probe the indexes, report what was found.
+
+Each step is a callable from Arrow batches to Arrow batches. Everything that a task writes has a name of its own, and
+only what its messages name is committed: a task that Spark runs twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dc_engine.detection.codes import whole
+from dc_engine.detection.encode import encode, skipped_null_rows
+from dc_engine.detection.parquet import Reader
+from dc_engine.detection.report import Report
+from dc_engine.detection.rows import ROW_ID, is_in, read_group, row_ids
+from dc_engine.detection.runs import HASH, write_run
+from dc_engine.detection.unit import ENTRIES, probe_unit
+from dc_engine.detection.work import Work, received, send
+from dc_engine.errors import DcError
+
+DOCUMENT_SCHEMA = "document string"
+PASSED_ON = ("error", "skipped")
+"""Messages of the first step that go on to the driver as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """Read staged row groups, yield chunks for the probes. The input rows say which part of the load is ours."""
+
+    work: Work
+    tasks: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                try:
+                    yield from self._encode(task)
+                except DcError as error:
+                    yield send(0, "error", error.to_dict())
+
+    def _encode(self, task: int) -> Iterator[pa.RecordBatch]:
+        work = self.work
+        skipped = {one.number: 0 for one in work.plan.constraints}
+        for rows, sign in self._pieces(task):
+            for constraint in work.plan.constraints if not sign else ():
+                skipped[constraint.number] += skipped_null_rows(constraint, rows)
+            for chunk in encode(work.plan, work.spread, rows, sign):
+                task_of = work.task_of(chunk.group, chunk.unit)
+                yield send(task_of, chunk.role, chunk.rows, number=chunk.group, unit=chunk.unit)
+        yield send(0, "skipped", {"rows": list(skipped.items())})
+
+    def _pieces(self, task: int) -> Iterator[tuple[pa.Table, str]]:
+        """The task's share of the row groups of rows that come and go, with row ids."""
+        work = self.work
+        dead = row_ids(work.storage, work.dead)
+        turn = 0
+        for file, sign in work.changed:
+            reader = Reader(work.storage, file)
+            for group in range(len(reader.group_starts) - 1):
+                turn += 1
+                if turn % self.tasks != task:
+                    continue
+                rows = read_group(reader, file, group, work.columns)
+                if len(dead):
+                    rows = rows.filter(pa.array(~is_in(whole(rows.column(ROW_ID)).to_numpy(), dead)))
+                if rows.num_rows:
+                    yield rows, sign
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Take the chunks of one task, probe unit by unit, yield what was found and the new entries for the report."""
+
+    work: Work
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._probe(batches)
+        except DcError as error:
+            yield send(0, "error", error.to_dict())
+
+    def _probe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        units: dict[tuple[int, int], dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
+        for message in received(batches):
+            if message.kind in PASSED_ON:
+                yield send(0, message.kind, message.document)
+            else:
+                units[message.number, message.unit][message.kind].append(message.table)
+        for number, unit in sorted(units):
+            group = self.work.plan.groups[number]
+            roles = {role: _in_row_order(tables) for role, tables in units.pop((number, unit)).items()}
+            yield from probe_unit(self.work, group, unit, roles)
+
+
+def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of several chunks in the order of their ids: the same whatever order the shuffle brought them in."""
+    return pa.concat_tables(sorted(tables, key=lambda one: one.column(ROW_ID)[0].as_py()))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStep:
+    """Add up what the probes found, write it for people, write the new runs, and tell the driver."""
+
+    work: Work
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        documents: list[dict[str, Any]] = []
+        try:
+            documents.extend(self._documents(batches))
+        except DcError as error:  # what was written before is told as well, so that the driver can remove it
+            documents.append({"kind": "error", "constraint": 0, **error.to_dict()})
+        yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
+
+    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+        work = self.work
+        report = Report(work.storage, work.load, work.max_listed, work.max_samples, work.mask)
+        runs: dict[str, list[pa.Table]] = defaultdict(list)
+        for message in received(batches):
+            if message.kind == "listed":
+                report.add_listing(message.number, message.table)
+            elif message.kind == "rows":
+                report.add_rows(message.number, message.table)
+            elif message.kind.startswith(ENTRIES):
+                runs[message.kind.removeprefix(ENTRIES)].append(message.table)
+            else:
+                yield {"kind": message.kind, "constraint": message.number, **message.document}
+        for index_id, tables in sorted(runs.items()):
+            file = write_run(work.storage, index_id, work.runs_of, pa.concat_tables(tables).sort_by(HASH))
+            yield {"kind": "run", "constraint": 0, "file": asdict(file)}
+        yield from report.finish({one.number: one.name for one in work.plan.constraints})

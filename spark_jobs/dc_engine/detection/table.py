@@ -1,0 +1,99 @@
+"""The rows of a state and the table that they come from, side by side as DataFrames."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dc_engine.detection.codes import whole
+from dc_engine.detection.comparable import is_months
+from dc_engine.detection.parquet import parquet_bytes, store_parquet
+from dc_engine.detection.plan import ROW_HASH
+from dc_engine.detection.rows import ROW_ID, is_in, read_rows, row_ids
+from dc_engine.detection.sources import column_types, kept_name
+from dc_engine.detection.staging import canonical
+from dc_engine.request import Changes
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def misfit(schema: Mapping[str, str], table: DataFrame, source: Changes) -> str | None:
+    """What is wrong when a table lacks one of some columns, or has it with another type."""
+    types = {name.lower(): one for name, one in column_types(table, source).items()}
+    for name, spark_type in schema.items():
+        if types.get(name.lower()) != spark_type:
+            has = f"has it as {types[name.lower()]}" if name.lower() in types else "does not have it"
+            return f"Column '{name}' of type {spark_type} is needed, and the table ({source}) {has}."
+    return None
+
+
+def frame_schema(types: Sequence[str]) -> str:
+    """The schema of rows on their way: the id, the columns by their places, the hash of the whole row."""
+    columns = [f"{kept_name(place)} {'int' if is_months(one) else one}" for place, one in enumerate(types)]
+    return ", ".join([f"{ROW_ID} bigint", *columns, f"{ROW_HASH} bigint"])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The function that Spark runs: the input rows say which files are ours."""
+
+    storage: Storage
+    files: tuple[DataFile, ...]
+    dead: tuple[DataFile, ...]
+    columns: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        dead = row_ids(self.storage, self.dead)
+        names = [ROW_ID, *(kept_name(place) for place in range(len(self.columns))), ROW_HASH]
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for rows in read_rows(self.storage, [self.files[number]], [*self.columns, ROW_HASH]):
+                alive = rows.filter(pa.array(~is_in(whole(rows.column(ROW_ID)).to_numpy(), dead)))
+                ordered = alive.select([ROW_ID, *self.columns, ROW_HASH]).rename_columns(names)
+                yield from ordered.combine_chunks().to_batches()
+
+
+def rows_of_state(
+    spark: SparkSession,
+    storage: Storage,
+    files: Sequence[DataFile],
+    dead: Sequence[DataFile],
+    columns: Sequence[str],
+    types: Sequence[str],
+) -> DataFrame:
+    """The rows in the state as a DataFrame."""
+    read = ReadRows(storage, tuple(files), tuple(dead), tuple(columns))
+    return spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(read, frame_schema(types))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRows:
+    """The function that Spark runs to write rows with their ids to the state."""
+
+    storage: Storage
+    columns: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tables = [batch for batch in batches if batch.num_rows]
+        if not tables:
+            return
+        rows = canonical(pa.Table.from_batches(tables)).rename_columns([ROW_ID, *self.columns, ROW_HASH])
+        ordered = rows.sort_by(ROW_ID)
+        ids = ordered.column(ROW_ID)
+        file = store_parquet(
+            self.storage,
+            f"rows/shared-{uuid.uuid4().hex}.parquet",
+            parquet_bytes(ordered, row_group=65_536),
+            kind="rows",
+            load=0,
+            rows=ordered.num_rows,
+            bounds=(ids[0].as_py(), ids[-1].as_py()),
+        )
+        yield pa.RecordBatch.from_pydict({"document": [json.dumps({"kind": "rows", "file": asdict(file)})]})

@@ -1,0 +1,150 @@
+"""What the workers of one load are told, and the messages that travel between their steps.
+
+Messages go through Spark's shuffle as (task, kind, number, unit, payload): who gets it, what it is, of which group or
+constraint, of which unit, and an Arrow stream or a JSON document. Arrow streams make Spark move a few hundred large
+rows instead of one for each row of the load, whatever the columns and their types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dc_engine.detection.encode import GONE, UNDO, Spread
+from dc_engine.detection.plan import Group, IndexPlan, Plan
+from dc_engine.state.snapshots import DataFile
+from dc_engine.state.storage import Storage
+
+MESSAGE_SCHEMA = "task int, kind string, number int, unit int, payload binary"
+_ARROW_SCHEMA = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("kind", pa.string()),
+        ("number", pa.int32()),
+        ("unit", pa.int32()),
+        ("payload", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The rows that come back, and those that go, when an earlier attempt of a load is undone."""
+
+    inserts: tuple[DataFile, ...] = ()
+    deletes: tuple[DataFile, ...] = ()
+
+
+NOTHING_UNDONE = Undone()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Everything that the workers need to know about one load."""
+
+    storage: Storage
+    plan: Plan
+    load: int
+    """The number of the load for which violations are listed."""
+    runs_of: int
+    """The number of the load that the new runs belong to; 0 when they are of no load alone."""
+    inserts: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    """Files of the rows that are deleted, under the ids that they have in the indexes."""
+    undone: Undone
+    """What comes and goes before, because an earlier attempt of the load is undone."""
+    dead: tuple[DataFile, ...]
+    """Files of rows that are passed over when they are met in other files: they were deleted long ago."""
+    index_files: Mapping[str, tuple[DataFile, ...]]
+    spread: Mapping[int, Spread]
+    first_units: Mapping[int, int]
+    """The number of each group's first unit, counted over all groups."""
+    writers: Mapping[str, int]
+    """The group that writes each index: the first one that has it. What is not here is not written."""
+    probe_tasks: int
+    report_tasks: int
+    max_listed: int
+    max_samples: int
+    mask: tuple[str, ...]
+    lists: bool = True
+    """Whether violations are written down for people, or only counted."""
+
+    @property
+    def changed(self) -> tuple[tuple[DataFile, str], ...]:
+        """All files of rows that come and go, with what stands before the role of their rows."""
+        parts = (
+            (self.inserts, ""),
+            (self.deletes, GONE),
+            (self.undone.inserts, UNDO),
+            (self.undone.deletes, UNDO + GONE),
+        )
+        return tuple((file, sign) for files, sign in parts for file in files)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that some group reads."""
+        return sorted({name for group in self.plan.groups for name in group.columns})
+
+    @property
+    def most_found(self) -> int:
+        """How many violations a probe has to look up: enough to list, and enough to show samples of."""
+        return max(self.max_listed, self.max_samples) if self.lists else 0
+
+    def task_of(self, group: int, unit: int) -> int:
+        """The probe task of a unit: units are dealt out in turn, so that every task gets its part of each group."""
+        return (self.first_units[group] + unit) % self.probe_tasks
+
+    def writes(self, group: Group) -> list[IndexPlan]:
+        """The indexes that this group writes."""
+        return [index for index in group.indexes if self.writers.get(index.id) == group.number]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One row between two steps."""
+
+    task: int
+    kind: str
+    number: int
+    unit: int
+    payload: bytes
+
+    @property
+    def table(self) -> pa.Table:
+        """The payload as a table."""
+        return pa.ipc.open_stream(self.payload).read_all()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The payload as a JSON document."""
+        return json.loads(self.payload)
+
+
+def send(
+    task: int, kind: str, content: pa.Table | Mapping[str, Any], *, number: int = 0, unit: int = 0
+) -> pa.RecordBatch:
+    """A message as Spark takes it."""
+    payload = _stream(content) if isinstance(content, pa.Table) else json.dumps(content).encode()
+    columns = [[task], [kind], [number], [unit], [payload]]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, _ARROW_SCHEMA, strict=True)],
+        schema=_ARROW_SCHEMA,
+    )
+
+
+def received(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+    """The messages in the batches that Spark brings."""
+    for batch in batches:
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield Message(*values)
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()

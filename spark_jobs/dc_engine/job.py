@@ -1,0 +1,145 @@
+"""What every job does as an application: a request in, a result or an error document out, a log for people."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dc_engine.errors import DcError, RequestError
+from dc_engine.masking import told
+from dc_engine.verdict import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS_VARIABLE = "DC_STATE_OPTIONS"
+"""The environment variable with the fsspec options of the state's filesystem, a JSON object."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long each step took."""
+
+    started: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step, and say in the log that it is done."""
+        begun = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + round(time.monotonic() - begun, 3)
+        logging.getLogger(__name__).info("%s: done in %.2f s", name, self.seconds[name])
+
+    @property
+    def total(self) -> dict[str, float]:
+        """All steps and their total."""
+        return {**self.seconds, "total": round(time.monotonic() - self.started, 3)}
+
+
+def run(
+    job: str, parser: argparse.ArgumentParser, arguments: list[str] | None, act: Callable[[Any, State], dict[str, Any]]
+) -> int:
+    """Run a job: ``act`` takes the options and what is known of the state's filesystem, and returns the result."""
+    parser.add_argument("--result", help="path or URI for the result or the error document; else standard output")
+    options = parser.parse_args(arguments)
+    _part_stderr_from_stdout()
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    state = State(job)
+    try:
+        state.options = _state_options()
+        document = act(options, state)
+    except DcError as error:
+        _answer({"schema_version": SCHEMA_VERSION, "error": error.to_dict()}, options.result, state)
+        logging.getLogger(job).error("%s", error)
+        return 1
+    except Exception as error:
+        text = f"{type(error).__name__}: {told(error)}"
+        unexpected = {"type": "UnexpectedError", "message": text, "hint": "The Spark log has the details."}
+        _answer({"schema_version": SCHEMA_VERSION, "error": unexpected}, options.result, state)
+        raise
+    if options.result is not None:
+        _answer(document, options.result, state)
+        return 0
+    as_text = "text" in document and not options.json
+    sys.stdout.write((document["text"] if as_text else json.dumps(document, ensure_ascii=False)) + "\n")
+    return 0 if document.get("sound", True) else 1
+
+
+@dataclass(slots=True)
+class State:
+    """How an application reaches the state's filesystem, and Spark."""
+
+    job: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, source: str) -> Any:
+        """A JSON document from a path, a URI, or ``-`` for standard input."""
+        try:
+            text = sys.stdin.read() if source == "-" else self._open(source, "rt")
+        except OSError as error:
+            raise RequestError(f"The request {source} cannot be read: {error}.") from error
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise RequestError(f"The request {source} is not JSON: {error}.") from error
+
+    def _open(self, source: str, mode: str) -> str:
+        import fsspec
+
+        with fsspec.open(source, mode, encoding="utf-8", **self.options_of(source)) as file:
+            return file.read()
+
+    def options_of(self, uri: str) -> dict[str, Any]:
+        """The options for a document that may lie beside the state, or on this machine."""
+        return self.options if "://" in uri and not uri.startswith("file:") else {}
+
+    def session(self) -> SparkSession:
+        """The Spark session that ``spark-submit`` provides."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.appName(f"airflow-dc-provider: {self.job}").getOrCreate()
+
+
+def _state_options() -> dict[str, Any]:
+    """The options of the state's filesystem; they leave the environment, so that no child process inherits them."""
+    text = os.environ.pop(OPTIONS_VARIABLE, "")
+    try:
+        options = json.loads(text or "{}")
+    except json.JSONDecodeError:
+        options = None
+    if not isinstance(options, dict):
+        raise RequestError(f"The environment variable {OPTIONS_VARIABLE} is not a JSON object.")
+    return options
+
+
+def _answer(document: Mapping[str, Any], result: str | None, state: State) -> None:
+    if result is None:
+        return
+    import fsspec
+
+    with fsspec.open(result, "wt", encoding="utf-8", **state.options_of(result)) as file:
+        json.dump(document, file, ensure_ascii=False, indent=1)
+
+
+def _part_stderr_from_stdout() -> None:
+    """``spark-submit`` joins a Python driver's two streams into its standard output: give stderr its place back.
+
+    Where that is not possible (no /proc, or a stderr that cannot be opened again) the log stays on standard output.
+    """
+    joined = "PYSPARK_GATEWAY_PORT" in os.environ and os.path.samestat(os.fstat(1), os.fstat(2))
+    outer = f"/proc/{os.getppid()}/fd/2"
+    if joined and os.access(outer, os.W_OK):
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(outer, os.O_WRONLY | os.O_APPEND), 2)

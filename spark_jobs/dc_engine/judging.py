@@ -1,0 +1,193 @@
+"""From what the workers report to the verdict: add up, look up the users' keys, judge against the tolerances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dc_engine.constraints.model import Constraint, ConstraintSet, Tolerance
+from dc_engine.constraints.printer import formula
+from dc_engine.detection.codes import whole
+from dc_engine.detection.report import json_rows
+from dc_engine.detection.rows import load_of, take_rows
+from dc_engine.state.snapshots import DataFile, data_file
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import MASKED, ConstraintVerdict, within
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a load did to one constraint, added up over all workers."""
+
+    new_violations_twice: int = 0
+    removed_violations_twice: int = 0
+    undone_twice: int = 0
+    violating_rows: int = 0
+    skipped_null_rows: int = 0
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    worst: list[dict[str, int]] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
+
+    @property
+    def new_violations(self) -> int:
+        """Pairs of rows (or rows) that violate the constraint since this load."""
+        return _halved(self.new_violations_twice)
+
+    @property
+    def removed_violations(self) -> int:
+        """Pairs of rows (or rows) that no longer violate the constraint, because of the load's deletes."""
+        return _halved(self.removed_violations_twice)
+
+    @property
+    def undone(self) -> int:
+        """Violations that came (or, below zero, went) when an earlier attempt of the load was undone."""
+        return _halved(self.undone_twice)
+
+    def paths(self, kind: str) -> list[str]:
+        """The files of one kind that were written for people."""
+        return [file.path for file in self.files if file.kind == kind]
+
+
+def _halved(twice: int) -> int:
+    pairs, rest = divmod(twice, 2)
+    assert not rest, "pairs among changed rows are found from both ends"
+    return pairs
+
+
+def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[list[Findings], list[DataFile]]:
+    """The findings for each constraint, and the index files that were written."""
+    findings = [Findings() for _ in range(constraints)]
+    index_files = []
+    for document in documents:
+        own = findings[document["constraint"]]
+        if document["kind"] == "pairs":
+            own.new_violations_twice += _twice(document)
+        elif document["kind"] == "removed":
+            own.removed_violations_twice += _twice(document)
+        elif document["kind"] == "undone pairs":
+            own.undone_twice += _twice(document)
+        elif document["kind"] == "undone removed":
+            own.undone_twice -= _twice(document)
+        elif document["kind"] == "rows":
+            own.violating_rows += document["count"]
+            own.worst += document["worst"]
+            own.files.append(data_file(document["file"]))
+        elif document["kind"] == "listed":
+            own.samples += document["samples"]
+            if document["file"]:
+                own.files.append(data_file(document["file"]))
+        elif document["kind"] == "skipped":
+            for number, rows in document["rows"]:
+                findings[number].skipped_null_rows += rows
+        else:
+            index_files.append(data_file(document["file"]))
+    return findings, sorted(index_files, key=lambda file: file.path)
+
+
+def _twice(document: Mapping[str, Any]) -> int:
+    return 2 * document["with_old"] + document["among_new_twice"]
+
+
+class RowNames:
+    """How people recognise rows: by their key, or by load and row id when no key is declared."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        files: Sequence[DataFile],
+        key: Sequence[str],
+        loads: Mapping[int, str],
+        mask: Sequence[str],
+    ) -> None:
+        self.storage, self._files, self._key, self._loads = storage, files, key, loads
+        self._masked = {name.lower() for name in mask}
+
+    def look_up(self, row_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """The names of some rows, read from the staged rows of their loads."""
+        wanted = sorted(set(row_ids))
+        if not self._key or not wanted:
+            return {one: {"_load_id": self._loads.get(load_of(one), ""), "_row_id": one} for one in wanted}
+        found = take_rows(self.storage, self._files, np.array(wanted, np.int64), self._key)
+        rows = json_rows({name: whole(found.column(name)) for name in self._key})
+        return {
+            one: {name: self._shown(name, value) for name, value in row.items()}
+            for one, row in zip(wanted, rows, strict=True)
+        }
+
+    def _shown(self, name: str, value: Any) -> Any:
+        return MASKED if name.lower() in self._masked else value
+
+
+def judge(
+    constraint_set: ConstraintSet,
+    findings: Sequence[Findings],
+    carried: Mapping[str, int],
+    load_rows: int,
+    max_samples: int,
+    names: RowNames,
+) -> list[ConstraintVerdict]:
+    """The verdict on each constraint; ``carried`` is how many violations it had before."""
+    return [
+        _judge_one(constraint, found, carried.get(constraint.name, 0), load_rows, max_samples, names)
+        for constraint, found in zip(constraint_set.constraints, findings, strict=True)
+    ]
+
+
+def _judge_one(
+    constraint: Constraint, findings: Findings, before: int, load_rows: int, max_samples: int, names: RowNames
+) -> ConstraintVerdict:
+    tolerance = constraint.tolerance
+    worst = sorted(findings.worst, key=lambda one: (-one["violations"], one["row_id"]))[:max_samples]
+    samples = findings.samples[:max_samples]
+    ids = [one["row_id"] for one in worst] + [side["row_id"] for pair in samples for side in pair.values()]
+    row_names = names.look_up(ids)
+    return ConstraintVerdict(
+        name=constraint.name,
+        kind=constraint.kind,
+        formula=formula(constraint),
+        severity=constraint.severity,
+        passed=within(
+            tolerance,
+            new_violations=findings.new_violations,
+            violating_rows=findings.violating_rows,
+            load_rows=load_rows,
+        ),
+        new_violations=findings.new_violations,
+        removed_violations=findings.removed_violations,
+        total_violations=before + findings.undone + findings.new_violations - findings.removed_violations,
+        violating_rows=findings.violating_rows,
+        skipped_null_rows=findings.skipped_null_rows,
+        max_new_violations=tolerance.max_new_violations,
+        max_violating_rows=_row_tolerance(tolerance),
+        nulls=constraint.nulls,
+        description=constraint.description,
+        samples=[
+            {
+                name: {
+                    "row": row_names[side["row_id"]],
+                    "values": _in_reading_order(side["values"], constraint),
+                    "rows": side["rows"],
+                }
+                for name, side in pair.items()
+            }
+            for pair in samples
+        ],
+        worst_rows=[{"row": row_names[one["row_id"]], "violations": one["violations"]} for one in worst],
+        violations=next(map(names.storage.locate, findings.paths("violations")), None),
+        violating_rows_listed=[names.storage.locate(path) for path in findings.paths("violating_rows")],
+    )
+
+
+def _in_reading_order(values: Mapping[str, Any], constraint: Constraint) -> dict[str, Any]:
+    """A sample's values in the order in which the rule names their columns."""
+    order = [name.lower() for name in constraint.columns]
+    return dict(sorted(values.items(), key=lambda item: order.index(item[0].lower())))
+
+
+def _row_tolerance(tolerance: Tolerance) -> int | str | None:
+    if tolerance.max_violating_share is not None:
+        return f"{(tolerance.max_violating_share * 100).normalize():f}%"
+    return tolerance.max_violating_rows

@@ -1,0 +1,282 @@
+"""Look after a state: take a load out, merge runs, remove what nobody needs, check, build anew, describe.
+
+``maintain(spark, action, request)`` is the function; as an application: ``maintain.py ACTION --state FOLDER``, or
+``spark-submit maintain.py ACTION --request request.json``. No action can lose a load that was committed: whatever
+changes the state commits a snapshot, just as a load does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from dc_engine.describing import describe
+from dc_engine.errors import ConflictError, RequestError, StateError, did_you_mean
+from dc_engine.job import State, run
+from dc_engine.masking import without_values
+from dc_engine.request import Changes, read_source
+from dc_engine.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers
+from dc_engine.state.storage import Storage
+from dc_engine.state.vacuuming import vacuum
+from dc_engine.verdict import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("airflow_dc_provider.maintain")
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """The request of one action."""
+
+    state: str
+    load_id: str | None = None
+    table: Changes | None = None
+    keep_snapshots: int = 10
+    grace_hours: float = 24
+    totals: bool = True
+
+    @classmethod
+    def from_mapping(cls, action: str, document: Mapping[str, Any]) -> Maintenance:
+        """Check a request document for an action."""
+        if action not in ACTIONS:
+            raise RequestError(f"There is no action '{action}'.", hint=did_you_mean(action, ACTIONS))
+        if not isinstance(document, Mapping):
+            raise RequestError(f"A request is a JSON object, not {type(document).__name__}.")
+        facts = {name: value for name, value in document.items() if value is not None}
+        known = ("state", *ACTIONS[action].takes)
+        for name in facts:
+            if name not in known:
+                raise RequestError(f"Unknown key '{name}' in a request to {action}.", hint=did_you_mean(name, known))
+        for name in ("state", "load_id"):
+            if name in known and not (isinstance(facts.get(name), str) and facts[name].strip()):
+                raise RequestError(f"A request to {action} needs '{name}', a non-empty text.")
+        for name, least in (("keep_snapshots", 1), ("grace_hours", 0)):
+            value = facts.get(name, least)
+            if not isinstance(value, int | float) or isinstance(value, bool) or value < least:
+                raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
+        if not isinstance(facts.get("totals", True), bool):
+            raise RequestError(f"'totals' must be true or false, not {facts['totals']!r}.")
+        if "table" in facts:
+            facts["table"] = read_source("table", facts["table"])
+        return cls(**facts)
+
+
+def maintain(
+    session: SparkSession | Callable[[], SparkSession],
+    action: str,
+    request: Mapping[str, Any],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Do one action; ``session`` may be a function that starts Spark, which only some actions need."""
+    asked = Maintenance.from_mapping(action, request)
+    storage = Storage(asked.state, storage_options)
+    start = session if callable(session) else lambda: session
+    for left in reversed(range(_TRIES)):
+        current = read_current(storage)
+        if current is None:
+            raise StateError(
+                f"There is no state in {asked.state}: no load was ever committed there.",
+                hint="Check the folder; it is the 'state' of the gate.",
+            )
+        try:
+            with without_values(current.mask):
+                facts = ACTIONS[action].act(start, storage, current, asked)
+            return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
+        except StateError as error:
+            # Another writer committed, or took away what only older snapshots needed: do it again on top of that.
+            if not left or not (isinstance(error, ConflictError) or _overtaken(storage, current)):
+                raise
+            log.warning("%s Trying again on top of that.", error.message)
+    raise AssertionError("the last try returns or raises")
+
+
+def _overtaken(storage: Storage, current: Snapshot) -> bool:
+    return snapshot_numbers(storage)[-1:] != [current.number]
+
+
+Start = Callable[[], "SparkSession"]
+
+
+def _retract(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    from dc_engine.changing import Drafts, retracted
+
+    load = current.find_load(asked.load_id or "")
+    if load is None:
+        done = _taken_out(storage, current, asked.load_id or "")
+        if done:
+            return done
+        raise StateError(
+            f"There is no load '{asked.load_id}' in the state {storage.uri}.",
+            hint=did_you_mean(asked.load_id or "", [one.load_id for one in current.loads[-20:]]),
+        )
+    drafts = Drafts()
+    with drafts.removed_on_failure(storage):
+        snapshot = retracted(start, storage, current, load, drafts)
+        drafts.commit(storage, snapshot)
+    removed = {name: count - snapshot.totals.get(name, 0) for name, count in current.totals.items()}
+    totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
+    rows = f"{current.rows:,} -> {snapshot.rows:,} rows"
+    return {
+        "snapshot": snapshot.number,
+        "load_id": load.load_id,
+        "rows": {"before": current.rows, "total": snapshot.rows},
+        "total_violations": dict(snapshot.totals),
+        "removed_violations": removed,
+        "text": f"Load {load.load_id} is taken out: {rows}; snapshot {snapshot.number}; violations now: {totals}",
+    }
+
+
+def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, Any] | None:
+    """The same answer again, when taking this load out was the last thing that happened: a task that is tried again."""
+    number = current.last_change
+    if number not in snapshot_numbers(storage):
+        return None
+    last = read_snapshot(storage, number)
+    if (last.action, last.load_id) != ("retract", load_id):
+        return None
+    return {
+        "snapshot": number,
+        "load_id": load_id,
+        "rows": {"before": current.rows, "total": current.rows},
+        "total_violations": dict(current.totals),
+        "removed_violations": dict.fromkeys(current.totals, 0),
+        "text": f"Load {load_id} was taken out before, with snapshot {number}: nothing to do",
+    }
+
+
+def _compact(start: Start, storage: Storage, current: Snapshot, _: Maintenance) -> dict[str, Any]:
+    from dc_engine.changing import Drafts, compacted, plan_of
+
+    drafts = Drafts()
+    with drafts.removed_on_failure(storage):
+        spark = start()
+        merged = compacted(spark, storage, current, plan_of(current), drafts, all_runs=True)
+        before, after = (sum(file.kind == "index" for file in one.files) for one in (current, merged))
+        number = current.number
+        if merged.files != current.files:
+            number += 1
+            drafts.commit(storage, replace(merged, number=number, parent=current.number, load_id="", action="compact"))
+    text = f"{before:,} index files became {after:,}; snapshot {number}"
+    return {"snapshot": number, "files_before": before, "files": after, "text": text}
+
+
+def _vacuum(_: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    grace = timedelta(hours=asked.grace_hours)
+    done = vacuum(storage, current, keep=int(asked.keep_snapshots), before=datetime.now(UTC) - grace)
+    text = (
+        f"{len(done.files):,} files of {done.bytes:,} bytes removed, {done.snapshots:,} old snapshots among them; "
+        f"{done.young:,} that nobody needs are younger than {asked.grace_hours:g} hours and stay"
+    )
+    return {
+        "snapshot": done.snapshot,
+        "removed_files": len(done.files),
+        "removed_bytes": done.bytes,
+        "removed_snapshots": done.snapshots,
+        "young_files": done.young,
+        "text": text,
+    }
+
+
+def _verify(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    from dc_engine.verifying import verify
+
+    checked = verify(start, storage, current, asked.table, totals=asked.totals)
+    if checked.problems and _overtaken(storage, current):
+        raise ConflictError(
+            f"Snapshot {current.number} of {storage.uri} was followed by another while it was checked, and a vacuum "
+            "may have taken away its files.",
+            hint="Run it again.",
+        )
+    lines = [f"Snapshot {current.number}: {checked.files:,} files, {checked.bytes:,} bytes, {checked.checks:,} checks"]
+    lines += [f"PROBLEM: {problem}" for problem in checked.problems] or ["sound"]
+    return {
+        "snapshot": current.number,
+        "sound": not checked.problems,
+        "problems": checked.problems,
+        "files": checked.files,
+        "bytes": checked.bytes,
+        "text": "\n".join(lines),
+    }
+
+
+def _rebuild(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    from dc_engine.changing import Drafts
+    from dc_engine.rebuilding import rebuilt
+
+    drafts = Drafts()
+    with drafts.removed_on_failure(storage):
+        snapshot = rebuilt(start(), storage, current, asked.table, drafts)
+        drafts.commit(storage, snapshot)
+    source = asked.table or "the rows in the state"
+    totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
+    text = f"Built anew from {source}: {snapshot.rows:,} rows; snapshot {snapshot.number}; violations: {totals}"
+    return {
+        "snapshot": snapshot.number,
+        "rows": {"before": current.rows, "total": snapshot.rows},
+        "total_violations": dict(snapshot.totals),
+        "text": text,
+    }
+
+
+def _describe(_: Start, storage: Storage, current: Snapshot, __: Maintenance) -> dict[str, Any]:
+    return describe(storage, current, snapshot_numbers(storage))
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What can be asked for, and what it takes besides the state."""
+
+    act: Callable[[Start, Storage, Snapshot, Maintenance], dict[str, Any]]
+    about: str
+    takes: tuple[str, ...] = ()
+
+
+ACTIONS: dict[str, Action] = {
+    "retract": Action(_retract, "take a load out again, as if it had never been", ("load_id",)),
+    "compact": Action(_compact, "merge the runs of all indexes"),
+    "vacuum": Action(_vacuum, "remove files that no kept snapshot needs", ("keep_snapshots", "grace_hours")),
+    "verify": Action(
+        _verify, "check every file of the current snapshot, and count its violations anew", ("table", "totals")
+    ),
+    "rebuild": Action(_rebuild, "build the indexes anew, from the rows in the state or from the table", ("table",)),
+    "describe": Action(_describe, "say what is in a state"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The application: an action and its request in, what was done (or an error document) out."""
+    parser = argparse.ArgumentParser(description="Look after a state.", formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("action", choices=ACTIONS, help="\n".join(f"{name}: {a.about}" for name, a in ACTIONS.items()))
+    parser.add_argument("--request", help="path or URI of the request document, or - for standard input")
+    parser.add_argument("--state", help="the folder of the state, in place of a request")
+    parser.add_argument("--load-id", help="the load to retract")
+    parser.add_argument("--keep-snapshots", type=int, help="how many of the newest snapshots vacuum keeps (10)")
+    parser.add_argument("--grace-hours", type=float, help="vacuum leaves files that are younger than this (24)")
+    parser.add_argument("--table", help="the table as a Parquet folder, for verify and rebuild")
+    parser.add_argument("--no-totals", action="store_true", help="verify does not count the violations anew")
+    parser.add_argument("--json", action="store_true", help="print the whole result as JSON, not as text")
+
+    def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
+        if options.request:
+            request = state.read(options.request)
+        else:
+            names = ("state", "load_id", "keep_snapshots", "grace_hours")
+            request = {name: getattr(options, name) for name in names}
+            request["table"] = {"path": options.table} if options.table else None
+            request["totals"] = False if options.no_totals else None
+        return maintain(state.session, options.action, request, storage_options=state.options)
+
+    return run("maintain", parser, arguments, act)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The request of one load: what a job is asked to do, checked before anything is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from dc_engine.errors import RequestError, did_you_mean
+
+_SOURCES = ("path", "table", "sql")
+_CHOICES = {
+    "rejected_load": ("keep", "discard"),
+    "missing_deletes": ("error", "ignore"),
+    "duplicate_keys": ("error", "replace"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Where the rows of a load come from: one of ``path`` (with ``format``), ``table`` or ``sql``."""
+
+    path: str | None = None
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    table: str | None = None
+    sql: str | None = None
+    where: str | None = None
+
+    def __str__(self) -> str:
+        """How messages name this source."""
+        if self.path is not None:
+            return f"{self.format} at {self.path}"
+        return f"table {self.table}" if self.table is not None else "the given sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One load to apply: the document that ``apply_load.py --request`` takes."""
+
+    state: str
+    load_id: str
+    changes: Changes
+    constraints: str | Mapping[str, Any]
+    max_listed: int = 10_000
+    max_samples: int = 20
+    mask: tuple[str, ...] = ()
+    rejected_load: str = "keep"
+    """Whether the rows of a load that fails stay in the state: ``keep`` or ``discard``."""
+    missing_deletes: str = "error"
+    """What a delete of a row that is not there is: ``error``, or ``ignore``: counted in the verdict."""
+    duplicate_keys: str = "error"
+    """What an insert of a key that is present is: ``error``, or ``replace``: an update."""
+    table: Changes | None = None
+    """The whole table as it was before this load, for constraints that the state has no columns for."""
+    quarantine: str | None = None
+    """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any]) -> Request:
+        """Check a request document and make it a request."""
+        if not isinstance(document, Mapping):
+            raise RequestError(f"A request is a JSON object, not {type(document).__name__}.")
+        facts = dict(document)
+        if facts.pop("dependencies", None):
+            raise RequestError(
+                "The request asks for 'dependencies', which this version does not watch yet.",
+                hint="Leave 'dependencies' out.",
+            )
+        _check_keys("request", facts, cls.__slots__)
+        for name in ("state", "load_id"):
+            _check_text("request", name, facts.get(name))
+        _check_constraints(facts.get("constraints"))
+        facts["changes"] = read_source("changes", facts.get("changes"))
+        if facts.get("table") is not None:
+            facts["table"] = read_source("table", facts["table"])
+        for name, least in (("max_listed", 0), ("max_samples", 0)):
+            _check_count(name, facts.get(name, least), least)
+        facts["mask"] = _names("mask", facts.get("mask", ()))
+        for name, known in _CHOICES.items():
+            _check_choice(name, facts.get(name, known[0]), known)
+        if facts.get("quarantine") is not None:
+            _check_text("request", "quarantine", facts["quarantine"])
+        return cls(**facts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The request document."""
+        return asdict(self)
+
+
+def read_source(name: str, value: Any) -> Changes:
+    """A source of rows from its JSON form; ``name`` is what the request calls it."""
+    if not isinstance(value, Mapping):
+        raise RequestError(
+            f"The request has no '{name}' object that says where the rows are.",
+            hint='For instance {"format": "parquet", "path": "..."}.',
+        )
+    given = {key: item for key, item in value.items() if item is not None}
+    _check_keys(name, given, Changes.__slots__)
+    sources = [key for key in _SOURCES if key in given]
+    if len(sources) != 1:
+        raise RequestError(
+            f"'{name}' gives {' and '.join(sources) or 'no source'}; exactly one of {', '.join(_SOURCES)} is needed."
+        )
+    for key in set(given) - {"options"}:
+        _check_text(name, key, given[key])
+    if "path" not in given and (("format" in given and given["format"] != "parquet") or given.get("options")):
+        raise RequestError(f"'{name}' gives format or options for a {sources[0]}; they go with 'path' only.")
+    options = given.get("options", {})
+    if not isinstance(options, Mapping):
+        raise RequestError(f"'options' in '{name}' is not an object of reader options.")
+    given["options"] = {str(key): _option(item) for key, item in options.items()}
+    return Changes(**given)
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_keys(where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise RequestError(f"Unknown key '{name}' in {where}.", hint=did_you_mean(str(name), known))
+
+
+def _check_text(where: str, name: str, value: Any) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise RequestError(f"'{name}' in {where} must be a non-empty text, not {value!r}.")
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
+
+
+def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise RequestError(
+            f"'{name}' in the request is {value!r}, and must be one of {', '.join(known)}.",
+            hint=did_you_mean(str(value), known),
+        )
+
+
+def _check_constraints(value: Any) -> None:
+    if not (isinstance(value, str) and value.strip()) and not (isinstance(value, Mapping) and value):
+        raise RequestError("'constraints' in the request must be the path of a constraint file or its parsed mapping.")
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+        raise RequestError(f"'{name}' in the request must be a list of column names, not {value!r}.")
+    return tuple(value)

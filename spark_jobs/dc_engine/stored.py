@@ -1,0 +1,54 @@
+"""What a state has to say to those who only read it: the verdicts of its loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from dc_engine.errors import StateError, did_you_mean
+from dc_engine.state.snapshots import Load, Snapshot, read_current
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict, masked
+
+
+def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verdict:
+    """The verdict of a load as it was stored, but for what is masked now; checked against what the snapshot knows."""
+    file = next(one for one in load.files if one.kind == "verdict")
+    try:
+        text = storage.read(file.path, expected=file)
+    except StateError as error:
+        hint = "Restore the file from a copy; or take the load out and apply it again."
+        raise StateError(error.message, hint=hint) from error
+    verdict = masked(Verdict.from_dict(json.loads(text)), mask)
+    violated = any(one.new_violations for one in verdict.constraints)
+    bare = sorted({name.lower() for name in mask} - set(load.mask)) if violated else []
+    return replace(verdict, notes=[*verdict.notes, _bare(bare)]) if bare else verdict
+
+
+def _bare(columns: Sequence[str]) -> str:
+    return (
+        f"Column {', '.join(map(repr, columns))} was not masked when this load was applied: its stored verdict and the "
+        "violations listed in Parquet may hold values of it. To be rid of them, take the load out, apply it again and "
+        "vacuum."
+    )
+
+
+def read_verdict(storage: Storage, load_id: str, mask: Collection[str] = ()) -> Verdict:
+    """The verdict of the load with this id, without the values that the newest load asked to mask, or ``mask`` does."""
+    snapshot, load = find_load(storage, load_id)
+    return verdict_of(storage, load, {*snapshot.mask, *mask})
+
+
+def find_load(storage: Storage, load_id: str) -> tuple[Snapshot, Load]:
+    """The load with this id, and the current snapshot, which knows it."""
+    snapshot = read_current(storage)
+    load = snapshot.find_load(load_id) if snapshot else None
+    if snapshot is None or load is None:
+        known = [one.load_id for one in snapshot.loads[-100:]] if snapshot else []
+        newest = f"The newest load is '{known[-1]}'." if known else "No load was applied to it yet."
+        raise StateError(
+            f"The state {storage.uri} has no verdict of load '{load_id}'.",
+            hint=did_you_mean(load_id, known, otherwise=newest),
+        )
+    return snapshot, load

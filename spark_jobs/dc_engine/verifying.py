@@ -1,0 +1,161 @@
+"""Check every file of a snapshot: size, checksum, order, counts; the violations; the rows against the table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.changing import plan_of
+from dc_engine.constraints.files import load_constraints
+from dc_engine.detection.codes import whole
+from dc_engine.detection.parquet import Reader
+from dc_engine.detection.rows import is_in, row_ids
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS
+from dc_engine.detection.steps import DOCUMENT_SCHEMA
+from dc_engine.errors import DcError
+from dc_engine.indexing import index_rows
+from dc_engine.request import Changes
+from dc_engine.state.snapshots import DataFile, Snapshot
+from dc_engine.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CHECKED_HERE = 256 * 2**20
+"""Up to so many bytes are checked in this process, sooner than Spark starts."""
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was checked, and what is wrong."""
+
+    files: int = 0
+    bytes: int = 0
+    checks: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFiles:
+    """The function that Spark runs: the input rows say which files are ours."""
+
+    storage: Storage
+    files: tuple[DataFile, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            texts = [json.dumps(check_file(self.storage, self.files[one])) for one in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"document": pa.array(texts, pa.string())})
+
+
+def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
+    """Everything that can be said of one file: what is wrong with it, and what it counts."""
+    place = storage.locate(file.path)
+    facts: dict[str, Any] = {"kind": file.kind, "owner": file.owner, "rows": 0, "ids": 0, "problems": []}
+    try:
+        data = storage.read(file.path)
+        if len(data) != file.size:
+            facts["problems"].append(f"{place} has {len(data)} bytes, not {file.size}.")
+        elif hashlib.sha256(data).hexdigest() != file.sha256:
+            facts["problems"].append(f"{place} was altered: its checksum does not fit.")
+        elif file.path.endswith(".parquet"):
+            facts["rows"], facts["ids"] = _check_parquet(Reader(storage, file), file, place, facts["problems"])
+    except DcError as error:
+        facts["problems"].append(error.message)
+    return facts
+
+
+def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> tuple[int, int]:
+    """The number of rows that a file says to have, and of an index the sum of their ids."""
+    groups = range(len(reader.group_starts) - 1)
+    if file.kind == "index":
+        table = reader.read(groups, [HASH, ROWS, ROW_IDS])
+        hashes, counts = (whole(table.column(name)).to_numpy() for name in (HASH, ROWS))
+        if (hashes[1:] < hashes[:-1]).any():
+            problems.append(f"{place} is not in the order of its hashes.")
+        if file.bounds != (hashes[0], hashes[-1]):
+            problems.append(f"{place} does not reach from {file.bounds} as the snapshot says.")
+        lists = whole(table.column(ROW_IDS))
+        lengths = np.diff(lists.offsets.to_numpy())
+        if (lengths != np.abs(counts)).any() or not counts.all():
+            problems.append(f"{place} has entries whose number of rows is not that of their row ids.")
+        ids = lists.flatten().to_numpy() * np.repeat(np.sign(counts), lengths)
+        return int(counts.sum()), int(ids.sum())
+    reader.read(groups, reader.schema.names)
+    return file.rows, 0
+
+
+def verify(
+    start: Callable[[], SparkSession], storage: Storage, snapshot: Snapshot, table: Changes | None, *, totals: bool
+) -> Verified:
+    """Check all files of a snapshot, and that their counts fit together.
+
+    With ``totals`` also that the rows have as many violations as it says, with ``table`` that it has the same rows.
+    """
+    files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
+    result = Verified(len(files), sum(file.size for file in files))
+    step = CheckFiles(storage, tuple(files))
+    if result.bytes <= _CHECKED_HERE:
+        ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(files)), pa.int64())})
+        texts = [text for batch in step([ids]) for text in batch.column(0).to_pylist()]
+    else:
+        frame = start().range(0, len(files), 1, len(files)).mapInArrow(step, DOCUMENT_SCHEMA)
+        texts = [row["document"] for row in frame.collect()]
+    documents = [json.loads(text) for text in texts]
+    result.checks = 4 * len(files)
+    result.problems = [problem for one in documents for problem in one["problems"]]
+    if not result.problems:
+        result.problems += _counts(storage, documents, snapshot)
+        result.checks += 1 + len({file.owner for file in snapshot.files if file.kind == "index"})
+    if totals and snapshot.constraints and not result.problems:
+        result.problems += _totals(start(), storage, snapshot)
+        result.checks += len(snapshot.totals)
+    if table is not None and not result.problems:
+        from dc_engine.comparing import differences
+
+        result.problems += differences(start(), storage, snapshot, table)
+        result.checks += 1
+    return result
+
+
+def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Snapshot) -> Iterator[str]:
+    """Whether the numbers of rows fit together."""
+    gone = np.unique(row_ids(storage, [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]))
+    alive, ids = 0, 0
+    for file in snapshot.files_of("rows"):
+        own = row_ids(storage, [file])
+        left = own[~is_in(own, gone)]
+        alive, ids = alive + len(left), ids + int(left.sum())
+    if alive != snapshot.rows:
+        yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
+    sums = {owner: [0, 0] for owner in _needed_indexes(snapshot)}
+    for one in documents:
+        if one["kind"] == "index":
+            found = sums.setdefault(one["owner"], [0, 0])
+            found[0], found[1] = found[0] + one["rows"], found[1] + one["ids"]
+    for owner, (rows, own_ids) in sums.items():
+        if rows != snapshot.rows:
+            yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."
+        elif (own_ids - ids) % 2**64:  # sums of 64-bit numbers, which run over
+            yield f"The index {owner} has other rows than the state."
+
+
+def _totals(spark: SparkSession, storage: Storage, snapshot: Snapshot) -> Iterator[str]:
+    """Whether each constraint has as many violations as the snapshot says: all rows are checked against it anew."""
+    constraints = load_constraints(snapshot.constraints).constraints
+    counted = index_rows(spark, storage, snapshot, plan_of(snapshot), constraints).totals
+    for one in constraints:
+        found, said = counted.get(one.name, 0), snapshot.totals.get(one.name, 0)
+        if found != said:
+            yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
+
+
+def _needed_indexes(snapshot: Snapshot) -> set[str]:
+    """The indexes that the constraints of a snapshot with rows are checked with."""
+    return set(plan_of(snapshot).indexes) if snapshot.constraints and snapshot.rows else set()

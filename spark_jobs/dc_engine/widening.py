@@ -1,0 +1,82 @@
+"""Columns that were not kept so far, for the rows that are in the state: from the table itself.
+
+Each row of the state finds itself in the table by its key, or without one by the hash of the whole row. The table may
+have more rows (those of the load that is being applied), but it must have all that the state has.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+from dc_engine.detection.plan import ROW_HASH, Plan
+from dc_engine.detection.rows import ROW_ID
+from dc_engine.detection.sources import kept, kept_name, read_changes, row_hash
+from dc_engine.detection.staging import ROW_HASHES
+from dc_engine.detection.steps import DOCUMENT_SCHEMA
+from dc_engine.detection.table import WriteRows, misfit, rows_of_state
+from dc_engine.errors import ChangesError, SchemaError
+from dc_engine.request import Changes
+from dc_engine.state.snapshots import DataFile, Snapshot, data_file
+from dc_engine.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FILE_ROWS = 1_000_000
+
+
+def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+    """Files of all rows in the state with all columns of the plan; the rows keep their ids."""
+    from pyspark.sql import functions as f
+
+    table = read_changes(spark, source, "table")
+    columns = dict(zip(plan.columns, plan.types, strict=True))
+    wrong = misfit(columns, table, source)
+    if wrong:
+        raise SchemaError(wrong, hint="Give the table that the loads go to, with the types that they have.")
+    dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
+    key_types = tuple(plan.types[: len(plan.key)])
+    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, plan.key, key_types)
+    rows = table.select(*kept(table, columns), row_hash(table, ROW_HASHES[0]).alias(ROW_HASH))
+    joined = _by_key(state, rows, len(plan.key)) if plan.key else _by_hash(state, rows)
+    names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]
+    chosen = joined.select(*[f.col(name) for name in names])
+    parts = math.ceil(max(snapshot.rows, 1) / _FILE_ROWS)
+    written = chosen.repartition(parts).mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
+    files = [data_file(json.loads(row["document"])["file"]) for row in written]
+    found = sum(file.rows for file in files)
+    if found != snapshot.rows:
+        for file in files:
+            storage.remove(file.path)
+        raise ChangesError(
+            f"The table ({source}) and the state do not have the same rows: of the {snapshot.rows:,} rows in the state "
+            f"{found:,} were found in it.",
+            hint="'table' is the table as it was before this load: of a load that deletes or updates, give it an older "
+            "version of the table; or rebuild the state from the table.",
+        )
+    return files
+
+
+def _by_key(state: DataFrame, rows: DataFrame, key: int) -> DataFrame:
+    places = [kept_name(place) for place in range(key)]
+    ids = state.select(ROW_ID, *(state[name].alias(f"{name}_in_state") for name in places))
+    equal = [ids[f"{name}_in_state"].eqNullSafe(rows[name]) for name in places]
+    condition = equal[0]
+    for one in equal[1:]:
+        condition = condition & one
+    return rows.join(ids, condition)
+
+
+def _by_hash(state: DataFrame, rows: DataFrame) -> DataFrame:
+    """Rows alike are paired off in any order: they are the same in every column."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    turn = "_dc_turn"
+    ids = state.select(ROW_ID, ROW_HASH).withColumn(
+        turn, f.row_number().over(Window.partitionBy(ROW_HASH).orderBy(ROW_ID))
+    )
+    turned = rows.withColumn(turn, f.row_number().over(Window.partitionBy(ROW_HASH).orderBy(ROW_HASH)))
+    return turned.join(ids, [ROW_HASH, turn])
