@@ -123,7 +123,7 @@ class DcSparkOperator(SparkSubmitOperator):
             raise DcGateError(
                 f"The job's {self.answer} has schema version {document.get('schema_version')!r}; "
                 f"this provider reads {SCHEMA_VERSION}.",
-                hint="Another engine ran than this provider's: look for another spark_jobs in py_files.",
+                hint="Another engine ran than this provider's: look for another dc_engine in py_files.",
             )
         if failure is not None:
             said = plain(str(failure), 500)

@@ -23,8 +23,8 @@ def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return {path.suffix: path for path in target.iterdir() if path.suffix in (".whl", ".gz")}
 
 
-def sources(repository: Path, package: str) -> set[str]:
-    return {str(path.relative_to(repository)) for path in (repository / package).rglob("*.py")}
+def sources(folder: Path, package: str) -> set[str]:
+    return {str(path.relative_to(folder)) for path in (folder / package).rglob("*.py")}
 
 
 def test_the_wheel_has_both_packages_their_types_and_the_licence(built, repository):
@@ -35,7 +35,8 @@ def test_the_wheel_has_both_packages_their_types_and_the_licence(built, reposito
         entry_points = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
     code = {name for name in names if ".dist-info/" not in name}
     typed = {"airflow_dc_provider/py.typed", "dc_engine/py.typed"}
-    assert code == sources(repository, "airflow_dc_provider") | sources(repository, "dc_engine") | typed
+    engine = sources(repository / "spark_jobs", "dc_engine")
+    assert code == sources(repository, "airflow_dc_provider") | engine | typed
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     for line in (
         "Name: airflow-dc-provider",
@@ -51,22 +52,53 @@ def test_the_sdist_has_what_a_person_needs_to_build_and_test(built, repository):
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"}
     needed |= {"dags_examples/tax_gate.py", "dags_examples/constraints/tax.yml", "docs/operators.md"}
-    needed |= sources(repository, "dc_engine") | sources(repository, "tests")
+    needed |= sources(repository, "spark_jobs") | sources(repository, "tests")
     assert not needed - names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
 
-def test_an_installed_wheel_is_found_by_airflow_and_finds_its_engine(built, tmp_path):
-    """In an environment of its own; the dependencies, slow to install, are borrowed from this one."""
-    environment = tmp_path / "venv"
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """The Python of an environment with the wheel alone; its dependencies, slow to install, are borrowed."""
+    environment = tmp_path_factory.mktemp("installed") / "venv"
     uv = Path(sys.executable).parent / "uv"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, environment], check=True)
     python = environment / "bin" / "python"
     subprocess.run([uv, "pip", "install", "--quiet", "--no-deps", "--python", python, built[".whl"]], check=True)
+    return python
+
+
+BORROW = f"import sys; sys.path.append({sysconfig.get_path('purelib')!r})  # after its own: the wheel comes first"
+
+
+def test_a_dag_folder_may_have_a_spark_jobs_of_its_own(installed, tmp_path):
+    """Airflow puts the folder of DAGs at the end of the path, so a package of that name in the wheel would hide it."""
+    own = tmp_path / "dags" / "spark_jobs"
+    own.mkdir(parents=True)
+    (own / "my_job.py").write_text("NAME = 'mine'\n")
+    (tmp_path / "dags" / "gated.py").write_text(
+        "from airflow.sdk import DAG\n"
+        "from airflow_dc_provider.operators.gate import DcGateOperator\n"
+        "from spark_jobs.my_job import NAME\n"
+        "with DAG('gated'):\n"
+        "    DcGateOperator(task_id=NAME, constraints='{{ rules }}', changes={'path': '/landing'}, state='/state')\n"
+    )
     script = f"""
-import sys, zipfile
+{BORROW}
+sys.path.append({str(tmp_path / "dags")!r})
+import gated
+from dc_engine.shipping import application
+print(gated.NAME, application())
+"""
+    done = subprocess.run([installed, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1].startswith("mine ")
+
+
+def test_an_installed_wheel_is_found_by_airflow_and_finds_its_engine(installed, tmp_path):
+    script = f"""
+{BORROW}
+import zipfile
 from pathlib import Path
-sys.path.append({sysconfig.get_path("purelib")!r})  # after its own: the wheel comes first
 from airflow.providers_manager import ProvidersManager
 from dc_engine.shipping import application, build_engine_zip
 from airflow_dc_provider.operators.gate import DcGateOperator
@@ -74,7 +106,7 @@ assert "airflow-dc-provider" in ProvidersManager().providers
 assert zipfile.ZipFile(build_engine_zip(Path({str(tmp_path)!r}))).testzip() is None
 print(application())
 """
-    done = subprocess.run([python, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    done = subprocess.run([installed, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
     found = Path(done.stdout.splitlines()[-1])
-    assert found.is_relative_to(environment)
+    assert found.is_relative_to(installed.parents[1])
     assert found.exists()

@@ -19,7 +19,7 @@ def test_the_zip_holds_every_source_of_the_engine_and_nothing_else(tmp_path):
     package = Path(dc_engine.__file__).parent
     with zipfile.ZipFile(build_engine_zip(tmp_path)) as archive:
         names = set(archive.namelist())
-    assert names == {f"spark_jobs/{path.relative_to(package)}" for path in package.rglob("*.py")}
+    assert names == {f"dc_engine/{path.relative_to(package)}" for path in package.rglob("*.py")}
     assert "dc_engine/verdict.py" in names
 
 
