@@ -57,7 +57,7 @@ class History:
     def retract(self, load_id: str) -> float:
         """Take a load out; the seconds."""
         started = time.monotonic()
-        maintain(lambda: self.spark, "retract", {"state": self.state, "load_id": load_id})
+        maintain(self.spark, "retract", {"state": self.state, "load_id": load_id})
         return time.monotonic() - started
 
 
@@ -145,12 +145,12 @@ def after_many(run: History, early: list[float], rounds: int, many: int) -> Line
 
 def counts_are_right(run: History) -> Line:
     """All violations counted anew from the rows must be what the history of changes came to."""
-    described = maintain(lambda: run.spark, "describe", {"state": run.state})
+    described = maintain(run.spark, "describe", {"state": run.state})
     before = {one["name"]: one["total_violations"] for one in described["constraints"]}
-    checked = maintain(lambda: run.spark, "verify", {"state": run.state})
+    checked = maintain(run.spark, "verify", {"state": run.state})
     if not checked["sound"]:
         raise SystemExit("\n".join(checked["problems"]))
-    again = maintain(lambda: run.spark, "rebuild", {"state": run.state})["total_violations"]
+    again = maintain(run.spark, "rebuild", {"state": run.state})["total_violations"]
     if again != before:
         raise SystemExit(f"After the history the gate counts {before}, and from the rows alone {again}.")
     counts = ", ".join(f"{name} {count:,}" for name, count in again.items())

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("test", deadline=None, suppress_health_check=_SLOW, max_examples=250, print_blob=True)
+settings.register_profile("find", settings.get_profile("test"), phases=[Phase.generate])  # without shrinking
 settings.register_profile("nightly", settings.get_profile("test"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 

@@ -1,4 +1,4 @@
-"""The jobs without Spark: tasks run one after the other in this process, rows come from Arrow tables in memory.
+"""An engine without Spark: rows come from Arrow tables in memory, steps run in this process.
 
 What is replaced is Spark's part alone (reading a source, moving messages between tasks); everything else is the
 product's own code, so that hundreds of random histories take seconds.
@@ -10,8 +10,9 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,10 @@ import pyarrow as pa
 from dc_engine.constraints.model import microseconds
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
+from dc_engine.engines.base import Engine, Here, Tasks
 from dc_engine.request import Changes
+from dc_engine.state.files import DataFile
+from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 
@@ -31,43 +35,84 @@ class Source:
     types: dict[str, str]
 
 
-@dataclass
-class Frame:
-    """Just as much of a DataFrame as the engine uses between its steps."""
+class Shuffled(Here):
+    """Steps run one after the other; messages reach a task as the network has it."""
 
-    parts: list[list[pa.RecordBatch]]
+    def __init__(self, random: Random | None) -> None:
+        super().__init__(1)
+        self._random = random
 
-    def __getitem__(self, name: str) -> str:
-        return name
-
-    def mapInArrow(self, step: Callable, schema: str) -> Frame:
-        return Frame([list(step(iter(part))) for part in self.parts])
-
-    def repartitionById(self, parts: int, column: str) -> Frame:
-        dealt: list[list[pa.RecordBatch]] = [[] for _ in range(parts)]
-        for batch in (batch for part in self.parts for batch in part):
-            for number in range(parts):
-                mine = batch.filter(pa.array(batch.column(0).to_numpy() == number))
-                if mine.num_rows:
-                    dealt[number].append(mine)
-        return Frame(dealt)
-
-    def collect(self) -> list[dict[str, Any]]:
-        return [row for part in self.parts for batch in part for row in batch.to_pylist()]
+    def _dealt(self, parts: Any, tasks: int) -> list[list[pa.RecordBatch]]:
+        dealt = super()._dealt(parts, tasks)
+        for part in dealt:
+            if self._random:
+                self._random.shuffle(part)
+        return dealt
 
 
 @dataclass
-class Session:
-    """In the place of a Spark session: sources by their path."""
+class Session(Engine):
+    """Sources by their path."""
 
     sources: dict[str, Source] = field(default_factory=dict)
+    random: Random | None = None
+    """Deals messages in any order."""
+    instant_of: Callable[[datetime], int] = microseconds
 
-    def range(self, start: int, end: int, step: int, parts: int) -> Frame:
-        assert (start, step, parts) == (0, 1, end)
-        return Frame([[pa.RecordBatch.from_pydict({"id": [number]})] for number in range(end)])
+    def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
+        assert source.path is not None
+        return self.sources[source.path]
+
+    def types(self, rows: Source, source: Changes) -> dict[str, str]:
+        return rows.types
+
+    def instant(self, value: datetime) -> int:
+        return self.instant_of(value)
+
+    def tasks(self, rows: int, size: int) -> Tasks:
+        return Shuffled(self.random)
+
+    def stage(
+        self,
+        rows: Source,
+        source: Changes,
+        storage: Storage | None,
+        load: int,
+        columns: Mapping[str, str],
+        types: Mapping[str, str],
+        *,
+        mask: Collection[str] = (),
+    ) -> StagedLoad:
+        table = rows.table
+        by_name = {name.lower(): name for name in table.column_names}
+        arrays = []
+        for name in columns:
+            present = by_name.get(name.lower())
+            arrays.append(table.column(present) if present else pa.nulls(table.num_rows, _arrow_type(name)))
+        names = [*columns]
+        if CHANGE_TYPE in by_name:
+            arrays.append(table.column(by_name[CHANGE_TYPE]))
+            names.append(CHANGE_TYPE)
+        arrays += [pa.array(lane) for lane in row_hashes(table)]
+        whole = pa.table(arrays, names=[*names, *ROW_HASHES])
+        half = -(-table.num_rows // 2)
+        documents = []
+        for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
+            staged = stage_rows(storage, load, tuple(columns), number, iter(part.to_batches()))
+            documents.append(json.dumps(asdict(staged)))
+        return gather(documents, load, list(types.items()))
+
+    def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+        raise AssertionError("needs Spark")
+
+    def differences(self, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+        raise AssertionError("needs Spark")
+
+    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+        raise AssertionError("needs Spark")
 
 
-def _row_hashes(table: pa.Table) -> list[np.ndarray]:
+def row_hashes(table: pa.Table) -> list[np.ndarray]:
     """Two numbers for each row, from all columns but those of a change feed; NULLs do not count."""
     columns = [name for name in table.column_names if name.lower() not in FEED_COLUMNS]
     lists = [[_plain(value) for value in table.column(name).to_pylist()] for name in columns]
@@ -83,38 +128,7 @@ def _plain(value: Any) -> Any:
     return 0.0 if isinstance(value, float) and value == 0 else value
 
 
-def stage(
-    changes: Source,
-    source: Changes,
-    storage: Storage | None,
-    load: int,
-    plan: Plan | None,
-    types: Mapping[str, str],
-    *,
-    mask: Collection[str] = (),
-) -> StagedLoad:
-    table = changes.table
-    by_name = {name.lower(): name for name in table.column_names}
-    columns = plan.columns if plan else ()
-    arrays = []
-    for name in columns:
-        present = by_name.get(name.lower())
-        arrays.append(table.column(present) if present else pa.nulls(table.num_rows, _arrow_type(changes, name)))
-    names = [*columns]
-    if CHANGE_TYPE in by_name:
-        arrays.append(table.column(by_name[CHANGE_TYPE]))
-        names.append(CHANGE_TYPE)
-    arrays += [pa.array(lane) for lane in _row_hashes(table)]
-    whole = pa.table(arrays, names=[*names, *ROW_HASHES])
-    half = -(-table.num_rows // 2)
-    documents = []
-    for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
-        staged = stage_rows(storage, load, columns, number, iter(part.to_batches()))
-        documents.append(json.dumps(asdict(staged)))
-    return gather(documents, load, list(types.items()))
-
-
-def _arrow_type(changes: Source, name: str) -> pa.DataType:
+def _arrow_type(name: str) -> pa.DataType:
     return {key.lower(): value for key, value in ARROW_TYPES.items()}[name.lower()]
 
 
@@ -124,22 +138,5 @@ ARROW_TYPES: dict[str, pa.DataType] = {}
 
 @contextmanager
 def without_spark() -> Iterator[Session]:
-    """Run the jobs in this process; sources are given to the session by their path."""
-    session = Session()
-
-    def read_changes(spark: Session, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
-        assert changes.path is not None
-        return spark.sources[changes.path]
-
-    with (
-        patch("dc_engine.detection.sources.read_changes", read_changes),
-        patch("dc_engine.detection.sources.column_types", lambda frame, changes: frame.types),
-        patch("dc_engine.detection.sources.instant_in", lambda spark: microseconds),
-        patch("dc_engine.detection.spark.stage_load", stage),
-        patch("dc_engine.detection.spark.fingerprint_load", _fingerprint),
-    ):
-        yield session
-
-
-def _fingerprint(changes: Source, source: Changes, types: Mapping[str, str], *, mask: Collection[str] = ()) -> str:
-    return stage(changes, source, None, 0, None, types).fingerprint
+    """An engine of its own; sources are given to it by their path."""
+    yield Session()

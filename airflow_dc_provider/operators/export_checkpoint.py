@@ -109,7 +109,7 @@ class DcExportCheckpointOperator(BaseOperator):
         return _exporter()(
             verdict_of(storage, load),
             self.context_folder,
-            newest=snapshot.loads[-1] is load,
+            newest=snapshot.loads(storage).last(1) == [load],
             keep_runs=self.keep_runs,
             keep_days=self.keep_days,
             export_builtin=self.export_builtin,

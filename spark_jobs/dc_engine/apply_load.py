@@ -1,47 +1,48 @@
 """Apply one load: check it against every row that is there, commit the new state, answer with a verdict.
 
 ``apply_load(spark, request)`` is the function; as an application: ``spark-submit apply_load.py --request load.json``.
-Read it top to bottom: read, stage, index what is new, recognise deletes, probe, judge, commit.
+Read it top to bottom: prepare, advance, judge, commit.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import logging
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.changing import Advanced, advanced, named, recognises, retracted
+from dc_engine.compacting import compacted
 from dc_engine.constraints.files import check_columns, load_constraints, to_mapping
-from dc_engine.constraints.normalise import meaning
-from dc_engine.continuity import (
-    added_constraints,
-    carried_totals,
-    changed_rules,
-    check_mask,
-    check_table,
-    check_types,
-)
-from dc_engine.errors import ChangesError, ConflictError, ConstraintError, DcError, StateError
+from dc_engine.continuity import changed_rules, check_mask, check_table, check_types
+from dc_engine.detection.plan import Plan, make_plan, with_zones
+from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
+from dc_engine.engines.base import Engine, Source
+from dc_engine.engines.spark import engine_of
+from dc_engine.errors import ChangesError, ConflictError, DcError, StateError
+from dc_engine.history.change import Attempt, Change
+from dc_engine.history.replay import needs_replay, rewrite
+from dc_engine.history.resolving import resolved
+from dc_engine.history.retract import is_newest, without_newest
+from dc_engine.indexing import with_added_rules
 from dc_engine.job import Clock, State, run
+from dc_engine.judging import RowNames, judge
 from dc_engine.masking import without_values
 from dc_engine.request import Request
-from dc_engine.state.snapshots import DataFile, Load, Snapshot, read_current, snapshot_numbers
+from dc_engine.state.drafts import Drafts
+from dc_engine.state.files import Action, DataFile, FileKind
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot, advance, newest_number, read_current, with_loads, without_load
 from dc_engine.state.storage import Storage
 from dc_engine.stored import verdict_of
 from dc_engine.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from dc_engine.detection.plan import Plan
-    from dc_engine.detection.staging import StagedLoad
-    from dc_engine.history import Attempt, Change
-    from dc_engine.judging import Findings
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
 _TRIES = 5
@@ -49,7 +50,10 @@ _TRIES = 5
 
 
 def apply_load(
-    spark: SparkSession, request: Request | Mapping[str, Any], *, storage_options: Mapping[str, Any] | None = None
+    spark: SparkSession | Engine,
+    request: Request | Mapping[str, Any],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Verdict:
     """Apply a load, or return the stored verdict when the same changes were applied under this load id before.
 
@@ -57,64 +61,84 @@ def apply_load(
     """
     if not isinstance(request, Request):
         request = Request.from_mapping(request)
-    from dc_engine.shipping import ship_engine
-
-    ship_engine(spark)
+    engine = engine_of(spark, request.engine)
     storage = Storage(request.state, storage_options)
     storage.check_exclusive()
     clock = Clock()
     for left in reversed(range(_TRIES)):
-        numbers = snapshot_numbers(storage)
+        newest = newest_number(storage)
         try:
-            return _Application(spark, request, storage, clock).apply()
+            return _Application(engine, request, storage, clock).apply()
         except StateError as error:
             # Another writer committed, or took away what only older snapshots needed: do the work again on top of it.
-            overtaken = isinstance(error, ConflictError) or snapshot_numbers(storage) != numbers
+            overtaken = isinstance(error, ConflictError) or newest_number(storage) != newest
             if not left or not overtaken:
                 raise
             log.warning("%s The load is checked again on top of that.", error.message)
     raise AssertionError("the last try returns or raises")
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A load that is staged, and the state that it comes to."""
+
+    current: Snapshot
+    applied: Load | None
+    """An earlier attempt of it."""
+    before: Snapshot
+    """The state without that attempt, if it stands apart."""
+    older: Load | None
+    """The attempt, if it does not, and is still in that state."""
+    rows: Source
+    types: Mapping[str, str]
+    attempt: Attempt
+    plan: Plan
+
+    @property
+    def staged(self) -> StagedLoad:
+        """Its rows."""
+        return self.attempt.staged
+
+
 class _Application:
     """One try to apply a load."""
 
-    def __init__(self, spark: SparkSession, request: Request, storage: Storage, clock: Clock) -> None:
-        from dc_engine.changing import Drafts
-
-        self.spark, self.request, self.storage, self.clock = spark, request, storage, clock
+    def __init__(self, engine: Engine, request: Request, storage: Storage, clock: Clock) -> None:
+        self.engine, self.request, self.storage, self.clock = engine, request, storage, clock
         self.constraint_set = load_constraints(request.constraints)
         self.drafts = Drafts()
 
     def apply(self) -> Verdict:
         """Read, check and commit; nothing stays behind when it fails."""
         with without_values(self.request.mask), self.drafts.removed_on_failure(self.storage):
-            return self._apply()
+            with self.clock.step("read"):
+                prepared = self._prepare()
+            if isinstance(prepared, Verdict):
+                return prepared
+            verdict, snapshot = self._check(prepared)
+            with self.clock.step("commit"):
+                self.drafts.commit(self.storage, snapshot)
+            return replace(verdict, seconds=self.clock.total)
 
-    def _apply(self) -> Verdict:
-        from dc_engine.detection.plan import with_zones
-        from dc_engine.detection.sources import column_types, instant_in, read_changes
-        from dc_engine.detection.spark import stage_load
+    # prepare
 
+    def _prepare(self) -> _Prepared | Verdict:
+        """Read the changes and stage them; the stored verdict when they were applied before."""
         request, storage = self.request, self.storage
-        with self.clock.step("read"):
-            current = read_current(storage) or Snapshot(number=0, parent=None, table=self.constraint_set.table)
-            changes = read_changes(self.spark, request.changes, mask=request.mask)
-            types = column_types(changes, request.changes)
-            check_table(current, self.constraint_set, state=request.state)
-            check_mask(request.mask, [*types, *current.schema], source=str(request.changes))
-            applied = current.find_load(request.load_id)
-            try:
-                schema = self._schema(current, types)
-                self.constraint_set = with_zones(self.constraint_set, schema, instant_in(self.spark))
-                plan = self._plan(current, types)
-            except DcError:
-                if applied is None or self._fingerprint(changes, types) != applied.fingerprint:
-                    raise
-                return self._stored_verdict(applied)
-            number, mask = current.number + 1, request.mask
-            staged = stage_load(changes, request.changes, storage, number, plan, types, mask=mask)
-            self.drafts += [*staged.inserts, *staged.deletes]
+        current = read_current(storage) or Snapshot(number=0, parent=None, table=self.constraint_set.table)
+        rows = self.engine.read(request.changes, mask=request.mask)
+        types = self.engine.types(rows, request.changes)
+        check_table(current, self.constraint_set, state=request.state)
+        check_mask(request.mask, [*types, *current.schema], source=str(request.changes))
+        applied = current.loads(storage).find(request.load_id)
+        try:
+            self.constraint_set = with_zones(self.constraint_set, self._schema(current, types), self.engine.instant)
+            plan = self._plan(current, types)
+        except DcError:
+            if applied is None or self._stage(rows, types).fingerprint != applied.fingerprint:
+                raise
+            return self._stored_verdict(applied)
+        staged = self._stage(rows, types, plan, current.number + 1)
         if applied is not None and staged.fingerprint == applied.fingerprint:
             self.drafts.remove_all(storage)
             return self._stored_verdict(applied)
@@ -122,20 +146,22 @@ class _Application:
             check_columns(self.constraint_set, types, source=f"the changes ({request.changes})")
         counts = (staged.inserted, staged.deleted, current.rows)
         log.info("load %s: %s rows inserted, %s deleted, on %s rows that are there", request.load_id, *counts)
-        verdict, snapshot = self._check(current, applied, changes, types, staged)
-        with self.clock.step("commit"):
-            self.drafts.commit(storage, snapshot)
-        return replace(verdict, seconds=self.clock.total)
+        before, older = self._without_old_attempt(current, applied)
+        attempt = Attempt(request.load_id, current.number + 1, staged, request.missing_deletes, request.duplicate_keys)
+        plan = self._plan(current, types, deletes=self._recognises(before, older, attempt, plan))
+        return _Prepared(current, applied, before, older, rows, types, attempt, plan)
 
-    def _fingerprint(self, changes: DataFrame, types: Mapping[str, str]) -> str:
-        from dc_engine.detection.spark import fingerprint_load
-
-        return fingerprint_load(changes, self.request.changes, types, mask=self.request.mask)
+    def _stage(self, rows: Source, types: Mapping[str, str], plan: Plan | None = None, number: int = 0) -> StagedLoad:
+        """Write the rows to the state; without a plan only their fingerprint is made."""
+        columns = dict(zip(plan.columns, plan.types, strict=True)) if plan else {}
+        storage = self.storage if plan else None
+        changes, mask = self.request.changes, self.request.mask
+        staged = self.engine.stage(rows, changes, storage, number, columns, types, mask=mask)
+        self.drafts += [*staged.inserts, *staged.deletes]
+        return staged
 
     def _schema(self, snapshot: Snapshot, types: Mapping[str, str]) -> dict[str, str]:
         """The columns by the names that the state uses, whatever their case in this load, with their types."""
-        from dc_engine.detection.staging import CHANGE_TYPE
-
         known = {name.lower(): name for name in snapshot.schema}
         schema = {known.get(name.lower(), name): spark_type for name, spark_type in types.items()}
         if self.constraint_set.key and CHANGE_TYPE in map(str.lower, types):
@@ -144,200 +170,91 @@ class _Application:
 
     def _plan(self, snapshot: Snapshot, types: Mapping[str, str], *, deletes: bool = False) -> Plan:
         """What to do with the load."""
-        from dc_engine.changing import recognises
-        from dc_engine.detection.plan import make_plan
-
         schema = self._schema(snapshot, types)
         check_columns(self.constraint_set, schema, source=f"the changes ({self.request.changes})")
         check_types(snapshot, types)
         return make_plan(self.constraint_set, schema, recognise=deletes or recognises(snapshot))
+
+    def _without_old_attempt(self, current: Snapshot, applied: Load | None) -> tuple[Snapshot, Load | None]:
+        """The snapshot to start from, and an earlier attempt that is still in it because it does not stand apart."""
+        before, older = current, None
+        if applied is not None:
+            log.info("load %s was applied before with other changes: that attempt is replaced", applied.load_id)
+            if applied.discarded:
+                before = without_load(current, applied)
+            elif is_newest(self.storage, current, applied):
+                before = without_newest(current, applied)
+            else:
+                older = applied
+        if not before.rows:  # what its runs add and take away comes to nothing, perhaps in types of other days
+            before = replace(before, files=[one for one in before.files if not one.kind.derived])
+        return before, older
+
+    def _recognises(self, before: Snapshot, older: Load | None, attempt: Attempt, plan: Plan) -> bool:
+        """Whether rows have to be recognised, so that an index of identities is needed."""
+        if older is None:
+            return attempt.staged.deleted > 0
+        later = before.loads(self.storage).since(older.place + 1)
+        # rows that are written anew with columns of the table do not stand apart any more
+        return bool(set(plan.columns) - set(before.schema)) or needs_replay(older, later, attempt)
 
     def _stored_verdict(self, applied: Load) -> Verdict:
         """The verdict of a load that was applied before with the same changes."""
         log.info("load %s was applied before with the same changes: nothing to do", self.request.load_id)
         return replace(verdict_of(self.storage, applied, self.request.mask), replayed=True)
 
-    def _check(
-        self,
-        current: Snapshot,
-        applied: Load | None,
-        changes: DataFrame,
-        types: Mapping[str, str],
-        staged: StagedLoad,
-    ) -> tuple[Verdict, Snapshot]:
-        """Find what the load violates, judge it, and make the snapshot that is to be committed."""
-        from dc_engine.changing import changed, compacted, probe
-        from dc_engine.judging import RowNames, judge
+    # advance, judge
 
-        request, number = self.request, current.number + 1
-        before, older = self._without_old_attempt(current, applied)
-        plan = self._plan_of_change(current, before, older, staged, types)
-        notes = changed_rules(before, self.constraint_set)
+    def _check(self, prepared: _Prepared) -> tuple[Verdict, Snapshot]:
+        """Find what the load violates, judge it, and make the snapshot that is to be committed."""
+        plan, older = prepared.plan, prepared.older
+        notes = changed_rules(prepared.before, self.constraint_set)
         for note in notes:
             log.info("%s", note)
-        base, carried = self._with_added_rules(before, plan, staged)
-        base = compacted(self.spark, self.storage, base, plan, self.drafts)
+        with self.clock.step("index"):
+            base, carried = self._with_added_rules(prepared.before, prepared)
+            base = compacted(self.engine, self.storage, base, plan, self.drafts)
         with self.clock.step("probe"):
-            change = self._change(base, plan, staged, older)
-            found = probe(
-                self.spark,
-                self.storage,
-                base,
-                plan,
-                change,
-                self.drafts,
-                load=number,
-                runs_of=0 if older else number,
-                request=request,
+            change = self._change(base, prepared)
+            done = advanced(
+                self.engine, self.storage, base, plan, change, self.drafts, gone=older, request=self.request
             )
-            findings, runs = found
-        after = changed(base, change, runs, gone=older)
         with self.clock.step("judge"):
-            rows = [*after.files_of("rows"), *staged.inserts]
-            load_ids = {one.number: one.load_id for one in after.loads} | {number: request.load_id}
-            names = RowNames(self.storage, rows, plan.key, load_ids, request.mask)
-            constraints = judge(self.constraint_set, findings, carried, staged.inserted, request.max_samples, names)
-        decision = decide(constraints)
-        discarded = decision == "fail" and request.rejected_load == "discard"
-        deleted = change.deleted.get(number, 0)
-        verdict = Verdict(
-            table=self.constraint_set.table,
-            load_id=request.load_id,
-            snapshot=number,
-            replayed=False,
-            decision=decision,
-            rows={"inserted": staged.inserted, "deleted": deleted, "total": after.rows},
-            constraints=constraints,
-            dependencies={"invalidated": [], "added": [], "valid": 0},
-            seconds=self.clock.total,
-            notes=notes,
-            replaced=applied is not None,
-            discarded=discarded,
-            columns=dict(zip(plan.columns, plan.types, strict=True)),
-        )
-        extra = {"missing_deletes": change.missing, "replaced_keys": change.replaced}
-        verdict.rows.update({name: count for name, count in extra.items() if count})
-        if request.quarantine:
-            from dc_engine.quarantine import quarantine
-
+            verdict = self._judged(prepared, change, done, carried, notes)
+        if self.request.quarantine:
             with self.clock.step("quarantine"):
-                by_rule = {one.name: found for one, found in zip(constraints, findings, strict=True)}
-                written = quarantine(self.spark, self.storage, changes, request, staged, by_rule, plan.key)
-            verdict = replace(verdict, quarantine=written)
-        if discarded:
-            return self._discarded(verdict, current, before, older, staged, findings, carried, plan)
-        load = self._stored_load(verdict, staged, findings)
-        place = current.loads.index(older) if older else len(after.loads)
-        totals = {one.name: one.total_violations for one in constraints}
-        snapshot = Snapshot(
-            number=number,
-            parent=current.number or None,
-            table=self.constraint_set.table,
-            load_id=load.load_id,
-            last_change=number,
+                verdict = self._with_quarantine(verdict, prepared, done)
+        if verdict.discarded:
+            return self._discarded(verdict, prepared, done, carried)
+        load = self._stored_load(verdict, prepared, done, change)
+        totals = {one.name: one.total_violations for one in verdict.constraints}
+        # indexes that no constraint needs any more are left behind
+        files = [one for one in done.after.files if one.kind is not FileKind.INDEX or one.owner in plan.indexes]
+        after = replace(
+            with_loads(done.after, load),
             **self._rules(plan),
-            rows=after.rows,
             totals=totals,
-            totals_before=totals if older else carried,
-            mask=list(request.mask),
-            loads=[*after.loads[:place], load, *after.loads[place:]],
-            files=self._files(after, plan, staged),
+            mask=list(self.request.mask),
+            files=[*files, *prepared.staged.inserts],
         )
+        before = None if older else carried
+        snapshot = advance(prepared.current, after, Action.APPLY, load_id=load.load_id, totals_before=before)
         return verdict, snapshot
 
-    def _without_old_attempt(self, current: Snapshot, applied: Load | None) -> tuple[Snapshot, Load | None]:
-        """The snapshot to start from, and an earlier attempt that is still in it because it does not stand apart."""
-        from dc_engine.history import is_newest, without_newest
-
-        before, older = current, None
-        if applied is not None:
-            log.info("load %s was applied before with other changes: that attempt is replaced", applied.load_id)
-            if applied.discarded:
-                before = replace(current, loads=[one for one in current.loads if one is not applied])
-            elif is_newest(current, applied):
-                before = without_newest(current, applied)
-            else:
-                older = applied
-        if not before.rows:  # what its runs add and take away comes to nothing, perhaps in types of other days
-            before = replace(before, files=[one for one in before.files if one.kind != "index"])
-        return before, older
-
-    def _plan_of_change(
-        self, current: Snapshot, before: Snapshot, older: Load | None, staged: StagedLoad, types: Mapping[str, str]
-    ) -> Plan:
-        """The plan, with an index of identities wherever rows have to be recognised."""
-        from dc_engine.history import needs_replay
-
-        plan = self._plan(current, types, deletes=staged.deleted > 0)
-        if older is None:
-            return plan
-        # rows that are written anew with columns of the table do not stand apart any more
-        widened = set(plan.columns) - set(before.schema)
-        if widened or needs_replay(current, older, self._attempt(current.number + 1, staged)):
-            return self._plan(current, types, deletes=True)
-        return plan
-
-    def _rules(self, plan: Plan) -> dict[str, Any]:
-        """What a snapshot says of the constraints in force."""
-        meanings = "\n".join(sorted(meaning(one) for one in self.constraint_set.constraints))
-        return {
-            "constraints": to_mapping(self.constraint_set),
-            "constraints_fingerprint": hashlib.sha256(meanings.encode()).hexdigest(),
-            "schema": dict(zip(plan.columns, plan.types, strict=True)),
-        }
-
-    def _with_added_rules(self, before: Snapshot, plan: Plan, staged: StagedLoad) -> tuple[Snapshot, dict[str, int]]:
+    def _with_added_rules(self, before: Snapshot, prepared: _Prepared) -> tuple[Snapshot, dict[str, int]]:
         """The snapshot with indexes for what was added to the constraints, and all their violations so far."""
-        from dc_engine.indexing import index_rows, missing_indexes, unknown_columns
+        request, plan, inserts = self.request, prepared.plan, prepared.staged.inserts
+        rules = self.constraint_set
+        return with_added_rules(self.engine, self.storage, before, plan, rules, inserts, request.table, self.drafts)
 
-        added = added_constraints(before, self.constraint_set)
-        carried = carried_totals(before, self.constraint_set)
-        if set(plan.columns) - set(before.schema) and before.files_of("rows"):
-            unknown = unknown_columns(self.storage, before, plan, staged.inserts)
-            if unknown:
-                before = self._with_columns_of_table(before, plan, unknown)
-        if not added and not missing_indexes(before, plan):
-            return before, carried
-        with self.clock.step("index"):
-            log.info("indexing %s rows for what was added to the constraints", before.rows)
-            indexed = index_rows(self.spark, self.storage, before, plan, added)
-            self.drafts += indexed.files
-        return replace(before, files=[*before.files, *indexed.files]), {**carried, **indexed.totals}
-
-    def _with_columns_of_table(self, before: Snapshot, plan: Plan, unknown: list[str]) -> Snapshot:
-        """The snapshot with rows that have columns which were not kept so far."""
-        if self.request.table is None:
-            users = [
-                f"constraint '{one.name}'"
-                for one in self.constraint_set.constraints
-                if {name.lower() for name in one.columns} & {name.lower() for name in unknown}
-            ]
-            raise ConstraintError(
-                f"Column {', '.join(map(repr, unknown))}, which {users[0] if users else 'the key'} needs, is not known "
-                f"of the {before.rows:,} rows that are in the state, or not in the type that it has now.",
-                hint="Give the whole table, as it was before this load, as 'table' in the request.",
-            )
-        from dc_engine.widening import widen
-
-        with self.clock.step("read table"):
-            log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), self.request.table)
-            widened = widen(self.spark, self.storage, before, plan, self.request.table)
-            self.drafts += widened
-        return replace(before, files=[*(one for one in before.files if one.kind != "rows"), *widened])
-
-    def _change(self, base: Snapshot, plan: Plan, staged: StagedLoad, older: Load | None) -> Change:
+    def _change(self, base: Snapshot, prepared: _Prepared) -> Change:
         """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
-        from dc_engine.changing import named
-        from dc_engine.history import rewrite
-
-        request, number = self.request, base.number + 1
-        if older is not None:
-            attempt = self._attempt(number, staged)
-            change = rewrite(self.storage, base, plan, older, attempt, request.mask)
-            self.drafts += [*change.scratch, *change.dead]
+        request, plan, attempt = self.request, prepared.plan, prepared.attempt
+        if prepared.older is not None:
+            change = rewrite(self.storage, base, plan, prepared.older, attempt, request.mask)
         else:
-            change = self._resolved(base, plan, staged)
-        self.drafts += [file for files in change.records.values() for file in files]
+            change = resolved(self.engine, self.storage, base, plan, attempt)
+        self.drafts += [*change.lines, *change.scratch]
         if change.missing and request.missing_deletes == "error":
             raise ChangesError(
                 f"Load '{request.load_id}' deletes {change.missing:,} rows that are not there as given, for instance "
@@ -347,108 +264,98 @@ class _Application:
             )
         return change
 
-    def _attempt(self, number: int, staged: StagedLoad) -> Attempt:
-        from dc_engine.history import Attempt
-
-        request = self.request
-        return Attempt(request.load_id, number, staged, request.missing_deletes, request.duplicate_keys)
-
-    def _resolved(self, base: Snapshot, plan: Plan, staged: StagedLoad) -> Change:
-        from dc_engine.changing import index_files
-        from dc_engine.detection.resolve import resolving
-        from dc_engine.detection.spark import make_work, resolve
-        from dc_engine.history import Change
-        from dc_engine.state.snapshots import data_file
-
-        replaces = self.request.duplicate_keys == "replace" and plan.key
-        if not staged.deleted and not (replaces and staged.inserted):
-            return Change(inserts=staged.inserts, rows=staged.inserted)
-        number = base.number + 1
-        inserts = staged.inserts if replaces else []
-        part = resolving(plan)
-        work = make_work(
-            self.storage, part, number, index_files(base, part), None, inserts=inserts, deletes=staged.deletes
+    def _judged(
+        self, prepared: _Prepared, change: Change, done: Advanced, carried: Mapping[str, int], notes: list[str]
+    ) -> Verdict:
+        """The verdict, as if the load were kept."""
+        request, plan, staged, number = self.request, prepared.plan, prepared.staged, prepared.attempt.number
+        files = [*done.after.files_of(FileKind.ROWS), *staged.inserts]
+        loads = done.after.loads(self.storage)
+        names = RowNames(
+            self.storage,
+            files,
+            plan.key,
+            lambda numbers: {number: request.load_id} | loads.ids_of(set(numbers) - {number}),
+            request.mask,
         )
-        documents = resolve(self.spark, work, base.files_of("rows"))
-        files = [data_file(one["file"]) for one in documents if one["file"]]
-        found = [file for file, one in zip(files, documents, strict=True) if one["deleted"] or one["replaced"]]
-        replaced = sum(one["replaced"] for one in documents)
-        deleted = sum(one["deleted"] for one in documents) + replaced
-        return Change(
-            inserts=staged.inserts,
-            deletes=found,
-            rows=staged.inserted - deleted,
-            records={number: files} if files else {},
-            deleted={number: deleted},
-            missing=sum(one["missing"] for one in documents),
-            replaced=replaced,
-            named=[row for one in documents for row in one["named"]],
-            scratch=staged.deletes,
+        rules = self.constraint_set
+        constraints = judge(rules, done.findings, carried, staged.inserted, request.max_samples, names)
+        decision = decide(constraints)
+        rows = {"inserted": staged.inserted, "deleted": change.deleted, "total": done.after.rows}
+        extra = {"missing_deletes": change.missing, "replaced_keys": change.replaced}
+        return Verdict(
+            table=rules.table,
+            load_id=request.load_id,
+            snapshot=number,
+            replayed=False,
+            decision=decision,
+            rows=rows | {name: count for name, count in extra.items() if count},
+            constraints=constraints,
+            dependencies={"invalidated": [], "added": [], "valid": 0},
+            seconds=self.clock.total,
+            notes=notes,
+            replaced=prepared.applied is not None,
+            discarded=decision == "fail" and request.rejected_load == "discard",
+            columns=dict(zip(plan.columns, plan.types, strict=True)),
         )
 
-    def _files(self, after: Snapshot, plan: Plan, staged: StagedLoad) -> list[DataFile]:
-        """Every file of the new snapshot; indexes that no constraint needs any more are left behind."""
-        kept = [one for one in after.files if one.kind not in ("rows", "index")]
-        runs = [one for one in after.files if one.kind == "index" and one.owner in plan.indexes]
-        return [*after.files_of("rows"), *staged.inserts, *kept, *runs]
+    def _with_quarantine(self, verdict: Verdict, prepared: _Prepared, done: Advanced) -> Verdict:
+        pairs = zip(verdict.constraints, done.findings, strict=True)
+        listed = {one.name: found.files_of(FileKind.VIOLATING_ROWS) for one, found in pairs}
+        written = self.engine.quarantine(
+            self.storage, prepared.rows, self.request, prepared.staged, listed, prepared.plan.key
+        )
+        return replace(verdict, quarantine=written)
 
-    def _stored_load(self, verdict: Verdict, staged: StagedLoad, findings: list[Findings]) -> Load:
-        """Write the verdict, and say in which load it belongs."""
+    # commit
+
+    def _rules(self, plan: Plan) -> dict[str, Any]:
+        """What a snapshot says of the constraints in force."""
+        schema = dict(zip(plan.columns, plan.types, strict=True))
+        return {"constraints": to_mapping(self.constraint_set), "schema": schema}
+
+    def _stored_load(self, verdict: Verdict, prepared: _Prepared, done: Advanced, change: Change | None) -> Load:
+        """Write the verdict, and say in which load it belongs; without a change it is discarded."""
         document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
-        number = verdict.snapshot
-        stored = self.storage.write(f"verdicts/{number:020d}-{uuid.uuid4().hex}.json", document)
-        file = DataFile(stored.path, "verdict", "", number, stored.size, stored.sha256, 0)
+        number, request = verdict.snapshot, self.request
+        stored = self.storage.write(f"{FileKind.VERDICT.folder}/{number:020d}-{uuid.uuid4().hex}.json", document)
+        file = DataFile(stored.path, FileKind.VERDICT, "", number, stored.size, stored.sha256, 0)
         self.drafts.append(file)
         return Load(
             number=number,
+            place=prepared.older.place if prepared.older and change else number,
             load_id=verdict.load_id,
-            fingerprint=staged.fingerprint,
+            fingerprint=prepared.staged.fingerprint,
             inserted=verdict.rows["inserted"],
             deleted=verdict.rows["deleted"],
+            recorded=change.recorded if change else 0,
+            records=number,
             verdict=stored.path,
-            files=[file, *(one for found in findings for one in found.files)],
-            discarded=verdict.discarded,
-            missing_deletes=self.request.missing_deletes,
-            duplicate_keys=self.request.duplicate_keys,
+            files=[file, *(one for found in done.findings for one in found.files)],
+            discarded=change is None,
+            missing_deletes=request.missing_deletes,
+            duplicate_keys=request.duplicate_keys,
             key=[name.lower() for name in self.constraint_set.key],
-            mask=[name.lower() for name in self.request.mask],
+            mask=[name.lower() for name in request.mask],
         )
 
     def _discarded(
-        self,
-        verdict: Verdict,
-        current: Snapshot,
-        before: Snapshot,
-        older: Load | None,
-        staged: StagedLoad,
-        findings: list[Findings],
-        carried: Mapping[str, int],
-        plan: Plan,
+        self, verdict: Verdict, prepared: _Prepared, done: Advanced, carried: Mapping[str, int]
     ) -> tuple[Verdict, Snapshot]:
         """The verdict of a rejected load, and the state without the load."""
-        from dc_engine.changing import retracted
-
         log.info("load %s is rejected and discarded: the state stays as it was without it", verdict.load_id)
-        unchanged = before is current or before.files == current.files
+        current, before, older = prepared.current, prepared.before, prepared.older
+        changed = before.files != current.files
         if older is not None:
-            before, unchanged = retracted(lambda: self.spark, self.storage, current, older, self.drafts), False
-            carried = self._with_added_rules(before, plan, staged)[1]
+            before, changed = retracted(self.engine, self.storage, current, older, self.drafts), True
+            carried = self._with_added_rules(before, prepared)[1]
         constraints = [replace(one, total_violations=carried[one.name]) for one in verdict.constraints]
         verdict = replace(verdict, constraints=constraints, rows={**verdict.rows, "total": before.rows})
-        load = self._stored_load(verdict, staged, findings)
-        if not before.constraints:  # nothing was ever kept: the state is that of these constraints, without rows
-            before = replace(before, **self._rules(plan), totals=carried)
-        snapshot = replace(
-            before,
-            number=verdict.snapshot,
-            parent=current.number or None,
-            load_id=load.load_id,
-            action="apply",
-            last_change=before.last_change if unchanged else verdict.snapshot,
-            totals_before=before.totals_before if unchanged else before.totals,
-            loads=[*before.loads, load],
-        )
-        return verdict, snapshot
+        load = self._stored_load(verdict, prepared, done, None)
+        after = with_loads(before, load)
+        if not after.constraints:  # nothing was ever kept: the state is that of these constraints, without rows
+            after = replace(after, **self._rules(prepared.plan), totals=carried)
+        return verdict, advance(current, after, Action.APPLY, load_id=load.load_id, changed=changed)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,65 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dc_engine.constraints.files import load_constraints
-from dc_engine.detection.compact import depth, merges_of, small_runs
+from dc_engine.detection.dead import write_dead
 from dc_engine.detection.plan import Plan, identity_group, make_plan
 from dc_engine.detection.rows import load_of
-from dc_engine.detection.spark import compact, detect, make_work
-from dc_engine.errors import ChangesError, DcError
-from dc_engine.history import Change, is_newest, needs_replay, rewrite, without_newest
+from dc_engine.detection.sizing import make_work
+from dc_engine.engines.base import Engine
+from dc_engine.engines.work import detect
+from dc_engine.errors import ChangesError
+from dc_engine.history.change import Change
+from dc_engine.history.replay import needs_replay, own_files, rewrite
+from dc_engine.history.retract import is_newest, without_newest
 from dc_engine.indexing import index_rows
 from dc_engine.judging import Findings, add_up
 from dc_engine.request import Request
-from dc_engine.state.snapshots import DataFile, Load, Snapshot, commit, data_file
+from dc_engine.state.drafts import Drafts
+from dc_engine.state.files import Action, DataFile, FileKind, data_file
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot, advance, with_loads, without_load
 from dc_engine.state.storage import Storage
-from dc_engine.state.vacuuming import needed_files
 from dc_engine.verdict import MASKED
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-class Drafts(list[DataFile]):
-    """Files that were written and are not committed yet: they go when the work fails."""
-
-    @contextlib.contextmanager
-    def removed_on_failure(self, storage: Storage) -> Iterator[None]:
-        """Remove them when the block fails."""
-        try:
-            yield
-        except BaseException:
-            self.remove_all(storage)
-            raise
-
-    def commit(self, storage: Storage, snapshot: Snapshot) -> None:
-        """Commit a snapshot, and remove those that it does not need.
-
-        When the commit fails they all stay, for it may be done all the same.
-        """
-        written = Drafts(self)
-        self.clear()
-        commit(storage, snapshot)
-        needed = needed_files(snapshot)
-        Drafts(file for file in written if file.path not in needed).remove_all(storage)
-
-    def remove_all(self, storage: Storage) -> None:
-        """Remove them; what cannot be removed is left for vacuum, since the failure that led here matters more."""
-        for file in self:
-            with contextlib.suppress(DcError):
-                storage.remove(file.path)
-        self.clear()
 
 
 def recognises(snapshot: Snapshot) -> bool:
     """Whether the state has the index that recognises rows without key."""
     index = identity_group((), {}, 0).indexes[0].id
-    return any(file.owner == index for file in snapshot.files)
+    return bool(snapshot.files_of(FileKind.INDEX, index))
 
 
 def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
@@ -71,65 +42,71 @@ def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
 
 def index_files(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[DataFile, ...]]:
     """The runs of each index of a plan."""
-    return {index_id: tuple(snapshot.files_of("index", index_id)) for index_id in plan.indexes}
+    return {index_id: tuple(snapshot.files_of(FileKind.INDEX, index_id)) for index_id in plan.indexes}
 
 
-def compacted(
-    spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, drafts: Drafts, *, all_runs: bool = False
-) -> Snapshot:
-    """The snapshot with merged runs: those that an index has too many of, or all.
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What a change did: to each constraint, and the state that it leaves."""
 
-    The runs of the newest load stay apart, so that it can be taken out again at no cost.
-    """
-    chosen: dict[str, list[DataFile]] = {}
-    for index_id, files in index_files(snapshot, plan).items():
-        settled = [file for file in files if file.load != snapshot.last_change or not file.load]
-        chosen[index_id] = (settled if depth(settled) > 1 else []) if all_runs else small_runs(settled)
-    merges = [merge for index_id, files in chosen.items() for merge in merges_of(plan, plan.indexes[index_id], files)]
-    merged = compact(spark, storage, merges)
-    drafts += merged
-    gone = {file.path for files in chosen.values() for file in files}
-    return replace(snapshot, files=[*(file for file in snapshot.files if file.path not in gone), *merged])
+    findings: list[Findings]
+    after: Snapshot
+    """Rows, files and records of loads as they are then; it is not a snapshot of its own yet."""
 
 
-def probe(
-    spark: SparkSession,
+def advanced(
+    engine: Engine,
     storage: Storage,
     base: Snapshot,
     plan: Plan,
     change: Change,
     drafts: Drafts,
     *,
-    load: int,
-    runs_of: int,
-    request: Request | None,
-) -> tuple[list[Findings], list[DataFile]]:
-    """What a change does to every constraint, and the runs that it adds to the indexes.
+    gone: Load | None = None,
+    request: Request | None = None,
+) -> Advanced:
+    """Let a change happen: what it does to every constraint, and the files that it adds and takes away.
 
-    ``load`` is the number under which violations are listed; the runs are those of load ``runs_of`` (0: of none).
+    ``gone`` is a load that it takes out of the history; what it writes then belongs to no load alone. Violations are
+    listed where there is a request.
     """
-    files = index_files(base, plan)
+    number = base.number + 1
+    owner = 0 if gone or request is None else number
+    drafts += [*change.lines, *change.scratch]
+    dead = write_dead(storage, owner, change.turned)
+    drafts += dead
     work = make_work(
         storage,
         plan,
-        load,
-        files,
+        number if request else 0,
+        index_files(base, plan),
         request,
         inserts=change.inserts,
         deletes=change.deletes,
         undone=change.undone,
-        runs_of=runs_of,
+        runs_of=owner,
     )
-    documents = detect(spark, work)
+    documents = detect(engine, work)
     drafts += [data_file(one["file"]) for one in documents if one.get("file")]
     for document in documents:
         if document["kind"] == "keys":
-            raise _key_error(document, base, request)
+            raise _key_error(document, storage, base, request)
     Drafts(change.scratch).remove_all(storage)
-    return add_up(documents, len(plan.constraints))
+    findings, runs = add_up(documents, len(plan.constraints))
+    amended = {one.number for one in change.amended}
+    dropped = {file.path for file in own_files(base, gone)} if gone else set()
+    kept = [
+        file
+        for file in base.files
+        if file.path not in dropped
+        and not (file.kind is FileKind.DELETES and file.load in {*amended, gone.number if gone else None})
+    ]
+    after = with_loads(without_load(base, gone) if gone else base, *change.amended)
+    files = [*kept, *change.lines, *dead, *runs]
+    return Advanced(findings, replace(after, rows=base.rows + change.rows, files=files))
 
 
-def _key_error(document: Mapping[str, Any], base: Snapshot, request: Request | None) -> ChangesError:
+def _key_error(document: Mapping[str, Any], storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
     load_id = request.load_id if request else ""
     rows = named(document["keys"], request.mask if request else ())
     if document["twice"]:
@@ -137,8 +114,8 @@ def _key_error(document: Mapping[str, Any], base: Snapshot, request: Request | N
             f"Load '{load_id}' inserts {document['twice']:,} keys more than once, for instance {rows}.",
             hint="A key names one row. Load each row once, or choose another key.",
         )
-    loads = {one.number: one.load_id for one in base.loads}
-    owner = loads.get(load_of(document["owners"][0]))
+    number = load_of(document["owners"][0])
+    owner = base.loads(storage).ids_of([number]).get(number)
     since = f" since load '{owner}'" if owner else ""
     return ChangesError(
         f"Load '{load_id}' inserts {document['present']:,} keys that are present, for instance {rows}{since}.",
@@ -156,56 +133,28 @@ def named(rows: Sequence[Mapping[str, Any]], mask: Sequence[str]) -> str:
     return "; ".join(texts)
 
 
-def retracted(
-    start: Callable[[], SparkSession],
-    storage: Storage,
-    snapshot: Snapshot,
-    load: Load,
-    drafts: Drafts,
-) -> Snapshot:
-    """The snapshot of a history without one of its loads, not yet committed. Only an older load needs Spark."""
-    number = snapshot.number + 1
+def retracted(engine: Engine, storage: Storage, snapshot: Snapshot, load: Load, drafts: Drafts) -> Snapshot:
+    """The snapshot of a history without one of its loads, not yet committed. Only an older load needs the engine."""
     if load.discarded:
-        without = replace(snapshot, loads=[one for one in snapshot.loads if one is not load])
-        return replace(without, number=number, parent=snapshot.number, load_id=load.load_id, action="retract")
-    if is_newest(snapshot, load):
-        base = without_newest(snapshot, load)
+        changed, base = False, without_load(snapshot, load)
+    elif is_newest(storage, snapshot, load):
+        changed, base = True, without_newest(snapshot, load)
     else:
-        spark = start()
-        plan = plan_of(snapshot, recognise=needs_replay(snapshot, load, None))
-        indexed = index_rows(spark, storage, snapshot, plan, [])
-        drafts += indexed.files
-        snapshot = replace(snapshot, files=[*snapshot.files, *indexed.files])
-        change = rewrite(storage, snapshot, plan, load, None, snapshot.mask)
-        drafts += [*change.scratch, *(file for files in change.records.values() for file in files), *change.dead]
-        findings, runs = probe(spark, storage, snapshot, plan, change, drafts, load=0, runs_of=0, request=None)
-        constraints = load_constraints(snapshot.constraints).constraints
-        totals = {
-            one.name: snapshot.totals[one.name] + found.new_violations - found.removed_violations
-            for one, found in zip(constraints, findings, strict=True)
-        }
-        base = changed(snapshot, change, runs, gone=load)
-        base = replace(base, totals=totals)
-    return replace(
-        base,
-        number=number,
-        parent=snapshot.number,
-        load_id=load.load_id,
-        action="retract",
-        last_change=number,
-        totals_before=base.totals,
-    )
+        changed, base = True, _without_older(engine, storage, snapshot, load, drafts)
+    return advance(snapshot, base, Action.RETRACT, load_id=load.load_id, changed=changed)
 
 
-def changed(base: Snapshot, change: Change, runs: Iterable[DataFile], *, gone: Load | None) -> Snapshot:
-    """The snapshot with the rows and runs of a change; ``gone`` is a load that it takes out of the history."""
-    number = gone.number if gone else None
-    kept = [
-        file
-        for file in base.files
-        if not (file.kind == "rows" and file.load == number)
-        and not (file.kind == "deletes" and (file.load == number or file.load in change.records))
-    ]
-    records = [file for files in change.records.values() for file in files]
-    loads = [replace(one, deleted=change.deleted.get(one.number, one.deleted)) for one in base.loads if one is not gone]
-    return replace(base, rows=base.rows + change.rows, loads=loads, files=[*kept, *records, *change.dead, *runs])
+def _without_older(engine: Engine, storage: Storage, snapshot: Snapshot, load: Load, drafts: Drafts) -> Snapshot:
+    later = snapshot.loads(storage).since(load.place + 1)
+    plan = plan_of(snapshot, recognise=needs_replay(load, later, None))
+    indexed = index_rows(engine, storage, snapshot, plan, [])
+    drafts += indexed.files
+    base = replace(snapshot, files=[*snapshot.files, *indexed.files])
+    change = rewrite(storage, base, plan, load, None, snapshot.mask)
+    done = advanced(engine, storage, base, plan, change, drafts, gone=load)
+    constraints = load_constraints(snapshot.constraints).constraints
+    totals = {
+        one.name: snapshot.totals[one.name] + found.new_violations - found.removed_violations
+        for one, found in zip(constraints, done.findings, strict=True)
+    }
+    return replace(done.after, totals=totals)

@@ -8,6 +8,7 @@ from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.normalise import meaning
 from dc_engine.errors import SchemaError, StateError, did_you_mean
+from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 
 
@@ -33,7 +34,7 @@ def check_mask(mask: Iterable[str], columns: Iterable[str], *, source: str) -> N
 
 def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
     """Refuse a column whose type is another than in the rows that are there."""
-    if not snapshot.files_of("rows"):
+    if not snapshot.files_of(FileKind.ROWS):
         return
     now = {name.lower(): (name, spark_type) for name, spark_type in types.items()}
     for name, before in snapshot.schema.items():

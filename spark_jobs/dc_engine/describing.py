@@ -7,7 +7,8 @@ from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.printer import formula
-from dc_engine.state.snapshots import DataFile, Snapshot
+from dc_engine.state.files import DataFile
+from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 _MOST_LOADS = 10
@@ -16,7 +17,8 @@ _MOST_LOADS = 10
 def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[str, Any]:
     """Loads, constraints, sizes, violations: facts, and the same as text."""
     constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
-    files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
+    loads = snapshot.loads(storage).since()
+    files = [*snapshot.files, *(file for load in loads for file in load.files)]
     facts: dict[str, Any] = {
         "state": storage.uri,
         "snapshot": snapshot.number,
@@ -39,7 +41,7 @@ def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[s
                 "settled": one.settled,
                 "verdict": storage.locate(one.verdict),
             }
-            for one in snapshot.loads
+            for one in loads
         ],
         "files": _sizes(files),
     }

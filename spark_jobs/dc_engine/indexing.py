@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
-from dc_engine.constraints.model import Constraint
-from dc_engine.detection.parquet import Reader
+from dc_engine.constraints.model import Constraint, ConstraintSet
+from dc_engine.continuity import added_constraints, carried_totals
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.spark import detect, make_work
+from dc_engine.detection.sizing import make_work
+from dc_engine.engines.base import Engine
+from dc_engine.engines.work import detect
 from dc_engine.errors import ConstraintError
 from dc_engine.judging import add_up
-from dc_engine.state.snapshots import DataFile, Snapshot
+from dc_engine.request import Changes
+from dc_engine.state.drafts import Drafts
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import Reader
+from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+log = logging.getLogger("airflow_dc_provider.apply_load")
 
 
 @dataclass(slots=True)
@@ -32,11 +37,11 @@ def missing_indexes(snapshot: Snapshot, plan: Plan) -> set[str]:
     """The indexes that a plan needs and the state lacks."""
     if not snapshot.rows:
         return set()
-    return set(plan.indexes) - {file.owner for file in snapshot.files if file.kind == "index"}
+    return set(plan.indexes) - {file.owner for file in snapshot.files_of(FileKind.INDEX)}
 
 
 def index_rows(
-    spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, added: Sequence[Constraint]
+    engine: Engine, storage: Storage, snapshot: Snapshot, plan: Plan, added: Sequence[Constraint]
 ) -> Indexed:
     """Count the violations of added constraints among the rows in the state, and write the indexes that lack."""
     missing = missing_indexes(snapshot, plan)
@@ -48,11 +53,10 @@ def index_rows(
             groups.append(replace(group, constraints=constraints))
     if not groups:
         return Indexed()
-    rows = snapshot.files_of("rows")
-    dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
+    rows, dead = snapshot.files_of(FileKind.ROWS), snapshot.files_of(FileKind.DEAD)
     part = plan.only(groups)
     work = make_work(storage, part, 0, {}, None, inserts=rows, dead=dead, writes=missing)
-    documents = detect(spark, work)
+    documents = detect(engine, work)
     twice = [one for one in documents if one["kind"] == "keys"]
     if twice:
         key = ", ".join(plan.key)
@@ -70,7 +74,60 @@ def unknown_columns(storage: Storage, snapshot: Snapshot, plan: Plan, staged: Se
     """Columns that a plan reads, and that are not known of all rows in the state, or not in today's type."""
     today = {one.name: one.type for file in staged[:1] for one in Reader(storage, file).schema}
     unknown: set[str] = set()
-    for file in snapshot.files_of("rows") if snapshot.rows else []:
+    by_columns = {file.owner: file for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows}
+    for file in by_columns.values():
         known = {one.name: one.type for one in Reader(storage, file).schema}
         unknown |= {name for name in plan.columns if name not in known or today.get(name, known[name]) != known[name]}
     return sorted(unknown)
+
+
+def with_added_rules(
+    engine: Engine,
+    storage: Storage,
+    before: Snapshot,
+    plan: Plan,
+    rules: ConstraintSet,
+    staged: Sequence[DataFile],
+    table: Changes | None,
+    drafts: Drafts,
+) -> tuple[Snapshot, dict[str, int]]:
+    """The snapshot with indexes for what was added to the constraints, and all violations of each so far."""
+    added = added_constraints(before, rules)
+    carried = carried_totals(before, rules)
+    if set(plan.columns) - set(before.schema) and before.files_of(FileKind.ROWS):
+        unknown = unknown_columns(storage, before, plan, staged)
+        if unknown:
+            before = _with_columns_of_table(engine, storage, before, plan, rules, unknown, table, drafts)
+    if not added and not missing_indexes(before, plan):
+        return before, carried
+    log.info("indexing %s rows for what was added to the constraints", before.rows)
+    indexed = index_rows(engine, storage, before, plan, added)
+    drafts += indexed.files
+    return replace(before, files=[*before.files, *indexed.files]), {**carried, **indexed.totals}
+
+
+def _with_columns_of_table(
+    engine: Engine,
+    storage: Storage,
+    before: Snapshot,
+    plan: Plan,
+    rules: ConstraintSet,
+    unknown: list[str],
+    table: Changes | None,
+    drafts: Drafts,
+) -> Snapshot:
+    """The snapshot with rows that have columns which were not kept so far."""
+    if table is None:
+        lacking = {name.lower() for name in unknown}
+        users = [
+            f"constraint '{one.name}'" for one in rules.constraints if {name.lower() for name in one.columns} & lacking
+        ]
+        raise ConstraintError(
+            f"Column {', '.join(map(repr, unknown))}, which {users[0] if users else 'the key'} needs, is not known "
+            f"of the {before.rows:,} rows that are in the state, or not in the type that it has now.",
+            hint="Give the whole table, as it was before this load, as 'table' in the request.",
+        )
+    log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), table)
+    widened = engine.widen(storage, before, plan, table)
+    drafts += widened
+    return replace(before, files=[*(one for one in before.files if one.kind is not FileKind.ROWS), *widened])

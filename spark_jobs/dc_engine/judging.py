@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from dc_engine.constraints.printer import formula
 from dc_engine.detection.codes import whole
 from dc_engine.detection.report import json_rows
 from dc_engine.detection.rows import load_of, take_rows
-from dc_engine.state.snapshots import DataFile, data_file
+from dc_engine.state.files import DataFile, FileKind, data_file
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import MASKED, ConstraintVerdict, within
 
@@ -46,9 +46,9 @@ class Findings:
         """Violations that came (or, below zero, went) when an earlier attempt of the load was undone."""
         return _halved(self.undone_twice)
 
-    def paths(self, kind: str) -> list[str]:
+    def files_of(self, kind: FileKind) -> list[DataFile]:
         """The files of one kind that were written for people."""
-        return [file.path for file in self.files if file.kind == kind]
+        return [file for file in self.files if file.kind is kind]
 
 
 def _halved(twice: int) -> int:
@@ -82,8 +82,10 @@ def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[li
         elif document["kind"] == "skipped":
             for number, rows in document["rows"]:
                 findings[number].skipped_null_rows += rows
-        else:
+        elif document["kind"] == "run":
             index_files.append(data_file(document["file"]))
+        else:
+            raise AssertionError(f"a worker reports {document['kind']!r}, which nobody knows")
     return findings, sorted(index_files, key=lambda file: file.path)
 
 
@@ -99,7 +101,7 @@ class RowNames:
         storage: Storage,
         files: Sequence[DataFile],
         key: Sequence[str],
-        loads: Mapping[int, str],
+        loads: Callable[[Iterable[int]], Mapping[int, str]],
         mask: Sequence[str],
     ) -> None:
         self.storage, self._files, self._key, self._loads = storage, files, key, loads
@@ -109,7 +111,8 @@ class RowNames:
         """The names of some rows, read from the staged rows of their loads."""
         wanted = sorted(set(row_ids))
         if not self._key or not wanted:
-            return {one: {"_load_id": self._loads.get(load_of(one), ""), "_row_id": one} for one in wanted}
+            load_ids = self._loads({load_of(one) for one in wanted}) if wanted else {}
+            return {one: {"_load_id": load_ids.get(load_of(one), ""), "_row_id": one} for one in wanted}
         found = take_rows(self.storage, self._files, np.array(wanted, np.int64), self._key)
         rows = json_rows({name: whole(found.column(name)) for name in self._key})
         return {
@@ -176,8 +179,8 @@ def _judge_one(
             for pair in samples
         ],
         worst_rows=[{"row": row_names[one["row_id"]], "violations": one["violations"]} for one in worst],
-        violations=next(map(names.storage.locate, findings.paths("violations")), None),
-        violating_rows_listed=[names.storage.locate(path) for path in findings.paths("violating_rows")],
+        violations=next((names.storage.locate(file.path) for file in findings.files_of(FileKind.VIOLATIONS)), None),
+        violating_rows_listed=[names.storage.locate(file.path) for file in findings.files_of(FileKind.VIOLATING_ROWS)],
     )
 
 

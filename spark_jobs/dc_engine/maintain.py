@@ -11,19 +11,27 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.changing import plan_of, retracted
+from dc_engine.compacting import compacted
 from dc_engine.describing import describe
+from dc_engine.engines.base import Engine
+from dc_engine.engines.spark import engine_of
 from dc_engine.errors import ConflictError, RequestError, StateError, did_you_mean
 from dc_engine.job import State, run
 from dc_engine.masking import without_values
+from dc_engine.rebuilding import rebuilt
 from dc_engine.request import Changes, read_source
-from dc_engine.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers
+from dc_engine.state.drafts import Drafts
+from dc_engine.state.files import Action
+from dc_engine.state.snapshots import Snapshot, advance, read_current, read_snapshot, snapshot_numbers
 from dc_engine.state.storage import Storage
 from dc_engine.state.vacuuming import vacuum
 from dc_engine.verdict import SCHEMA_VERSION
+from dc_engine.verifying import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +78,7 @@ class Maintenance:
 
 
 def maintain(
-    session: SparkSession | Callable[[], SparkSession],
+    session: SparkSession | Callable[[], SparkSession] | Engine,
     action: str,
     request: Mapping[str, Any],
     *,
@@ -79,7 +87,7 @@ def maintain(
     """Do one action; ``session`` may be a function that starts Spark, which only some actions need."""
     asked = Maintenance.from_mapping(action, request)
     storage = Storage(asked.state, storage_options)
-    start = session if callable(session) else lambda: session
+    engine = engine_of(session)
     for left in reversed(range(_TRIES)):
         current = read_current(storage)
         if current is None:
@@ -89,7 +97,7 @@ def maintain(
             )
         try:
             with without_values(current.mask):
-                facts = ACTIONS[action].act(start, storage, current, asked)
+                facts = ACTIONS[action].act(engine, storage, current, asked)
             return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
         except StateError as error:
             # Another writer committed, or took away what only older snapshots needed: do it again on top of that.
@@ -103,24 +111,19 @@ def _overtaken(storage: Storage, current: Snapshot) -> bool:
     return snapshot_numbers(storage)[-1:] != [current.number]
 
 
-Start = Callable[[], "SparkSession"]
-
-
-def _retract(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    from dc_engine.changing import Drafts, retracted
-
-    load = current.find_load(asked.load_id or "")
+def _retract(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    load = current.loads(storage).find(asked.load_id or "")
     if load is None:
         done = _taken_out(storage, current, asked.load_id or "")
         if done:
             return done
         raise StateError(
             f"There is no load '{asked.load_id}' in the state {storage.uri}.",
-            hint=did_you_mean(asked.load_id or "", [one.load_id for one in current.loads[-20:]]),
+            hint=did_you_mean(asked.load_id or "", [one.load_id for one in current.loads(storage).last(20)]),
         )
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
-        snapshot = retracted(start, storage, current, load, drafts)
+        snapshot = retracted(engine, storage, current, load, drafts)
         drafts.commit(storage, snapshot)
     removed = {name: count - snapshot.totals.get(name, 0) for name, count in current.totals.items()}
     totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
@@ -141,7 +144,7 @@ def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, A
     if number not in snapshot_numbers(storage):
         return None
     last = read_snapshot(storage, number)
-    if (last.action, last.load_id) != ("retract", load_id):
+    if (last.action, last.load_id) != (Action.RETRACT, load_id):
         return None
     return {
         "snapshot": number,
@@ -153,23 +156,20 @@ def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, A
     }
 
 
-def _compact(start: Start, storage: Storage, current: Snapshot, _: Maintenance) -> dict[str, Any]:
-    from dc_engine.changing import Drafts, compacted, plan_of
-
+def _compact(engine: Engine, storage: Storage, current: Snapshot, _: Maintenance) -> dict[str, Any]:
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
-        spark = start()
-        merged = compacted(spark, storage, current, plan_of(current), drafts, all_runs=True)
-        before, after = (sum(file.kind == "index" for file in one.files) for one in (current, merged))
+        merged = compacted(engine, storage, current, plan_of(current), drafts, everything=True)
+        before, after = (len(one.files) for one in (current, merged))
         number = current.number
         if merged.files != current.files:
             number += 1
-            drafts.commit(storage, replace(merged, number=number, parent=current.number, load_id="", action="compact"))
-    text = f"{before:,} index files became {after:,}; snapshot {number}"
+            drafts.commit(storage, advance(current, merged, Action.COMPACT, changed=False))
+    text = f"{before:,} files became {after:,}; snapshot {number}"
     return {"snapshot": number, "files_before": before, "files": after, "text": text}
 
 
-def _vacuum(_: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+def _vacuum(_: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
     grace = timedelta(hours=asked.grace_hours)
     done = vacuum(storage, current, keep=int(asked.keep_snapshots), before=datetime.now(UTC) - grace)
     text = (
@@ -186,10 +186,8 @@ def _vacuum(_: Start, storage: Storage, current: Snapshot, asked: Maintenance) -
     }
 
 
-def _verify(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    from dc_engine.verifying import verify
-
-    checked = verify(start, storage, current, asked.table, totals=asked.totals)
+def _verify(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    checked = verify(engine, storage, current, asked.table, totals=asked.totals)
     if checked.problems and _overtaken(storage, current):
         raise ConflictError(
             f"Snapshot {current.number} of {storage.uri} was followed by another while it was checked, and a vacuum "
@@ -208,13 +206,10 @@ def _verify(start: Start, storage: Storage, current: Snapshot, asked: Maintenanc
     }
 
 
-def _rebuild(start: Start, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    from dc_engine.changing import Drafts
-    from dc_engine.rebuilding import rebuilt
-
+def _rebuild(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
     drafts = Drafts()
     with drafts.removed_on_failure(storage):
-        snapshot = rebuilt(start(), storage, current, asked.table, drafts)
+        snapshot = rebuilt(engine, storage, current, asked.table, drafts)
         drafts.commit(storage, snapshot)
     source = asked.table or "the rows in the state"
     totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
@@ -227,28 +222,28 @@ def _rebuild(start: Start, storage: Storage, current: Snapshot, asked: Maintenan
     }
 
 
-def _describe(_: Start, storage: Storage, current: Snapshot, __: Maintenance) -> dict[str, Any]:
+def _describe(_: Engine, storage: Storage, current: Snapshot, __: Maintenance) -> dict[str, Any]:
     return describe(storage, current, snapshot_numbers(storage))
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class Deed:
     """What can be asked for, and what it takes besides the state."""
 
-    act: Callable[[Start, Storage, Snapshot, Maintenance], dict[str, Any]]
+    act: Callable[[Engine, Storage, Snapshot, Maintenance], dict[str, Any]]
     about: str
     takes: tuple[str, ...] = ()
 
 
-ACTIONS: dict[str, Action] = {
-    "retract": Action(_retract, "take a load out again, as if it had never been", ("load_id",)),
-    "compact": Action(_compact, "merge the runs of all indexes"),
-    "vacuum": Action(_vacuum, "remove files that no kept snapshot needs", ("keep_snapshots", "grace_hours")),
-    "verify": Action(
+ACTIONS: dict[str, Deed] = {
+    "retract": Deed(_retract, "take a load out again, as if it had never been", ("load_id",)),
+    "compact": Deed(_compact, "merge the files of indexes, rows and deletes"),
+    "vacuum": Deed(_vacuum, "remove files that no kept snapshot needs", ("keep_snapshots", "grace_hours")),
+    "verify": Deed(
         _verify, "check every file of the current snapshot, and count its violations anew", ("table", "totals")
     ),
-    "rebuild": Action(_rebuild, "build the indexes anew, from the rows in the state or from the table", ("table",)),
-    "describe": Action(_describe, "say what is in a state"),
+    "rebuild": Deed(_rebuild, "build the indexes anew, from the rows in the state or from the table", ("table",)),
+    "describe": Deed(_describe, "say what is in a state"),
 }
 
 

@@ -13,6 +13,7 @@ _CHOICES = {
     "rejected_load": ("keep", "discard"),
     "missing_deletes": ("error", "ignore"),
     "duplicate_keys": ("error", "replace"),
+    "engine": ("auto", "spark", "local"),
 }
 
 
@@ -53,6 +54,8 @@ class Request:
     """What an insert of a key that is present is: ``error``, or ``replace``: an update."""
     table: Changes | None = None
     """The whole table as it was before this load, for constraints that the state has no columns for."""
+    engine: str = "auto"
+    """Where a load is worked on: ``spark``: by workers; ``local``: in the driver; ``auto``: there when it is small."""
     quarantine: str | None = None
     """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
 

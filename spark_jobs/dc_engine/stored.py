@@ -7,14 +7,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from dc_engine.errors import StateError, did_you_mean
-from dc_engine.state.snapshots import Load, Snapshot, read_current
+from dc_engine.state.files import FileKind
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict, masked
 
 
 def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verdict:
     """The verdict of a load as it was stored, but for what is masked now; checked against what the snapshot knows."""
-    file = next(one for one in load.files if one.kind == "verdict")
+    file = next(one for one in load.files if one.kind is FileKind.VERDICT)
     try:
         text = storage.read(file.path, expected=file)
     except StateError as error:
@@ -43,9 +45,9 @@ def read_verdict(storage: Storage, load_id: str, mask: Collection[str] = ()) -> 
 def find_load(storage: Storage, load_id: str) -> tuple[Snapshot, Load]:
     """The load with this id, and the current snapshot, which knows it."""
     snapshot = read_current(storage)
-    load = snapshot.find_load(load_id) if snapshot else None
+    load = snapshot.loads(storage).find(load_id) if snapshot else None
     if snapshot is None or load is None:
-        known = [one.load_id for one in snapshot.loads[-100:]] if snapshot else []
+        known = [one.load_id for one in snapshot.loads(storage).last(100)] if snapshot else []
         newest = f"The newest load is '{known[-1]}'." if known else "No load was applied to it yet."
         raise StateError(
             f"The state {storage.uri} has no verdict of load '{load_id}'.",

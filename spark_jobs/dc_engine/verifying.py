@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,21 +14,21 @@ import pyarrow as pa
 from dc_engine.changing import plan_of
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.codes import whole
-from dc_engine.detection.parquet import Reader
-from dc_engine.detection.rows import is_in, row_ids
+from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.rows import row_ids
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS
-from dc_engine.detection.steps import DOCUMENT_SCHEMA
+from dc_engine.engines.base import Engine
 from dc_engine.errors import DcError
 from dc_engine.indexing import index_rows
 from dc_engine.request import Changes
-from dc_engine.state.snapshots import DataFile, Snapshot
+from dc_engine.state.drafts import needed_files
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import Reader
+from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_CHECKED_HERE = 256 * 2**20
-"""Up to so many bytes are checked in this process, sooner than Spark starts."""
+_MOST_SHARES = 256
+"""Into so many tasks the files are dealt at most."""
 
 
 @dataclass(slots=True)
@@ -43,15 +43,17 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class CheckFiles:
-    """The function that Spark runs: the input rows say which files are ours."""
+    """The step that checks some of the files: the input rows say which share is ours."""
 
     storage: Storage
     files: tuple[DataFile, ...]
+    shares: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            texts = [json.dumps(check_file(self.storage, self.files[one])) for one in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pydict({"document": pa.array(texts, pa.string())})
+            for share in batch.column(0).to_pylist():
+                texts = [json.dumps(check_file(self.storage, file)) for file in self.files[share :: self.shares]]
+                yield pa.RecordBatch.from_pydict({"document": pa.array(texts, pa.string())})
 
 
 def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
 def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> tuple[int, int]:
     """The number of rows that a file says to have, and of an index the sum of their ids."""
     groups = range(len(reader.group_starts) - 1)
-    if file.kind == "index":
+    if file.kind is FileKind.INDEX:
         table = reader.read(groups, [HASH, ROWS, ROW_IDS])
         hashes, counts = (whole(table.column(name)).to_numpy() for name in (HASH, ROWS))
         if (hashes[1:] < hashes[:-1]).any():
@@ -91,46 +93,37 @@ def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[st
     return file.rows, 0
 
 
-def verify(
-    start: Callable[[], SparkSession], storage: Storage, snapshot: Snapshot, table: Changes | None, *, totals: bool
-) -> Verified:
+def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes | None, *, totals: bool) -> Verified:
     """Check all files of a snapshot, and that their counts fit together.
 
     With ``totals`` also that the rows have as many violations as it says, with ``table`` that it has the same rows.
     """
-    files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
+    files = needed_files(storage, snapshot)
     result = Verified(len(files), sum(file.size for file in files))
-    step = CheckFiles(storage, tuple(files))
-    if result.bytes <= _CHECKED_HERE:
-        ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(files)), pa.int64())})
-        texts = [text for batch in step([ids]) for text in batch.column(0).to_pylist()]
-    else:
-        frame = start().range(0, len(files), 1, len(files)).mapInArrow(step, DOCUMENT_SCHEMA)
-        texts = [row["document"] for row in frame.collect()]
+    shares = min(len(files), _MOST_SHARES)
+    texts = engine.tasks(0, result.bytes).run(shares, CheckFiles(storage, tuple(files), shares)) if files else []
     documents = [json.loads(text) for text in texts]
     result.checks = 4 * len(files)
     result.problems = [problem for one in documents for problem in one["problems"]]
     if not result.problems:
         result.problems += _counts(storage, documents, snapshot)
-        result.checks += 1 + len({file.owner for file in snapshot.files if file.kind == "index"})
+        result.checks += 1 + len({file.owner for file in snapshot.files_of(FileKind.INDEX)})
     if totals and snapshot.constraints and not result.problems:
-        result.problems += _totals(start(), storage, snapshot)
+        result.problems += _totals(engine, storage, snapshot)
         result.checks += len(snapshot.totals)
     if table is not None and not result.problems:
-        from dc_engine.comparing import differences
-
-        result.problems += differences(start(), storage, snapshot, table)
+        result.problems += engine.differences(storage, snapshot, table)
         result.checks += 1
     return result
 
 
 def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Snapshot) -> Iterator[str]:
     """Whether the numbers of rows fit together."""
-    gone = np.unique(row_ids(storage, [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]))
+    dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
     alive, ids = 0, 0
-    for file in snapshot.files_of("rows"):
+    for file in snapshot.files_of(FileKind.ROWS):
         own = row_ids(storage, [file])
-        left = own[~is_in(own, gone)]
+        left = own[is_alive(own, dead)]
         alive, ids = alive + len(left), ids + int(left.sum())
     if alive != snapshot.rows:
         yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
@@ -146,10 +139,10 @@ def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Sna
             yield f"The index {owner} has other rows than the state."
 
 
-def _totals(spark: SparkSession, storage: Storage, snapshot: Snapshot) -> Iterator[str]:
+def _totals(engine: Engine, storage: Storage, snapshot: Snapshot) -> Iterator[str]:
     """Whether each constraint has as many violations as the snapshot says: all rows are checked against it anew."""
     constraints = load_constraints(snapshot.constraints).constraints
-    counted = index_rows(spark, storage, snapshot, plan_of(snapshot), constraints).totals
+    counted = index_rows(engine, storage, snapshot, plan_of(snapshot), constraints).totals
     for one in constraints:
         found, said = counted.get(one.name, 0), snapshot.totals.get(one.name, 0)
         if found != said:

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from dc_engine.detection.spark import make_work
 
 from dc_engine.constraints.model import ConstraintSet, microseconds
 from dc_engine.detection.encode import Spread
-from dc_engine.detection.parquet import parquet_bytes, store_parquet
 from dc_engine.detection.plan import make_plan, with_zones
 from dc_engine.detection.rows import take_rows
-from dc_engine.detection.spark import make_work
 from dc_engine.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
 from dc_engine.judging import Findings, add_up
 from dc_engine.request import Changes, Request
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile
+from dc_engine.state.parquet import parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
 _numbers = itertools.count()

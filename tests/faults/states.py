@@ -103,7 +103,7 @@ class Gate:
         return apply_load(self.session, self.request(given, **more), storage_options=self.options)
 
     def maintain(self, action: str, **more: Any) -> dict[str, Any]:
-        return maintain(lambda: self.session, action, {"state": self.state, **more}, storage_options=self.options)
+        return maintain(self.session, action, {"state": self.state, **more}, storage_options=self.options)
 
     def check(self, loads: list[Given], expected: Mapping[str, int] | None = None) -> None:
         """The state is sound, has just these loads, and as many violations as brute force finds."""

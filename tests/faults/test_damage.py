@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dc_engine.detection.parquet import Reader
 from dc_engine.errors import StateError
-from dc_engine.state.snapshots import DataFile, Snapshot, snapshot_path
+from dc_engine.state.files import DataFile
+from dc_engine.state.parquet import Reader
+from dc_engine.state.snapshots import Snapshot, snapshot_path
 from tests.faults.states import RULES, Gate, changes, made_rows, plain, start, updated
 from tests.inprocess import without_spark
 from tests.jobs.histories import Given

@@ -197,7 +197,7 @@ def test_on_spark_the_verdicts_are_those_of_a_state_on_a_disk(
         for load in loads:
             request = gate.request(load) | {"changes": {"path": str(tmp_path / f"{load.load_id}.parquet")}}
             found.append(same(apply_load(spark, request, storage_options=gate.options), gate))
-        checked = maintain(lambda: spark, "verify", {"state": gate.state}, storage_options=gate.options)
+        checked = maintain(spark, "verify", {"state": gate.state}, storage_options=gate.options)
         assert checked["sound"], checked["problems"]
     assert outcomes[0] == outcomes[1]
     secretive(gates[0].storage)

@@ -63,7 +63,7 @@ class Gate:
         return apply_load(self.spark, request | more)
 
     def maintain(self, action: str, **more: Any) -> dict[str, Any]:
-        return maintain(lambda: self.spark, action, {"state": self.state, **more})
+        return maintain(self.spark, action, {"state": self.state, **more})
 
     @property
     def totals(self) -> dict[str, int]:

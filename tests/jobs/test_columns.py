@@ -124,11 +124,11 @@ def test_rows_of_every_type_are_recognised(spark: SparkSession, tmp_path: Path, 
     request = {"state": str(tmp_path), "constraints": constraints}
     apply_load(spark, {**request, "load_id": "one", "changes": {"sql": EVERY_TYPE}})
     table = {"table": {"sql": EVERY_TYPE}}
-    assert maintain(lambda: spark, "verify", {"state": str(tmp_path), **table})["problems"] == []
+    assert maintain(spark, "verify", {"state": str(tmp_path), **table})["problems"] == []
     rules.append({"name": "note_once", "unique": ["note"]})
     nothing = {"sql": f"{EVERY_TYPE} where id > 3"}
     verdict = apply_load(spark, {**request, **table, "load_id": "two", "changes": nothing})
     assert verdict.rows["total"] == 3
     deletes = {"sql": f"select *, 'delete' as _change_type from ({EVERY_TYPE.replace('-0.0', '0.0')})"}
     assert apply_load(spark, {**request, "load_id": "three", "changes": deletes}).rows["total"] == 0
-    assert maintain(lambda: spark, "verify", {"state": str(tmp_path)})["sound"]
+    assert maintain(spark, "verify", {"state": str(tmp_path)})["sound"]

@@ -23,15 +23,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from dc_engine.apply_load import apply_load
 from dc_engine.changing import plan_of
 from dc_engine.constraints.files import load_constraints
-from dc_engine.detection.parquet import Builder, parquet_bytes
-from dc_engine.detection.rows import ROW_ID, is_in, read_rows, row_ids
+from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.rows import ROW_ID, read_rows
 from dc_engine.detection.runs import ROW_IDS, find_entries
 from dc_engine.errors import ChangesError, ConstraintError, DcError, StateError
 from dc_engine.maintain import maintain
-from dc_engine.state.snapshots import DataFile, Snapshot, read_current
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import Builder, parquet_bytes
+from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
-from tests.inprocess import Frame, Source, without_spark
+from tests.inprocess import Session, Source
 from tests.jobs.histories import Given, Played, Refused, Row, is_unique, play, violating, violations
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -79,15 +81,14 @@ TINY = {
     "encode._ROWS_A_TURN": 2,
     "listing.MOST_ROW_IDS": 1,
     "resolve.MOST_NAMED": 1,
-    "spark.ROW_GROUP": 2,
-    "spark._MOST_ENCODERS": 3,
-    "spark._PROBE_ROWS": 3,
-    "spark._REPORT_CONSTRAINTS": 1,
-    "spark._REPORT_ROWS": 3,
-    "spark._RESOLVED_HERE": 0,
-    "spark._SHARE_ENTRIES": 3,
-    "spark._UNIT_ENTRIES": 3,
-    "spark._UNIT_ROWS": 2,
+    "sizing.ROW_GROUP": 2,
+    "sizing._MOST_ENCODERS": 3,
+    "sizing._PROBE_ROWS": 3,
+    "sizing._REPORT_CONSTRAINTS": 1,
+    "sizing._REPORT_ROWS": 3,
+    "sizing._SHARE_ENTRIES": 3,
+    "sizing._UNIT_ENTRIES": 3,
+    "sizing._UNIT_ROWS": 2,
     "staging.ROW_GROUP": 2,
     "staging._FILE_BYTES": 1,
     "unit.MOST_NAMED": 1,
@@ -161,15 +162,18 @@ class Histories(RuleBasedStateMachine):
     ) -> None:
         self.random = Random(seed)
         self._stack = ExitStack()
-        self.spark = self._stack.enter_context(without_spark())
-        # Which runs a gate merges depends on their number and sizes, small here: any choice must be right.
-        self._patch("dc_engine.changing.small_runs", self.some_runs)
-        self._patch("tests.inprocess.Frame.repartitionById", self.in_any_order(Frame.repartitionById))
+        self.spark = Session(random=self.random)
+        # Which files a gate merges depends on their number and sizes, small here: any choice must be right.
+        for choice in ("small_runs", "small_files"):
+            self._patch(f"dc_engine.compacting.{choice}", self.some_files)
+        # How many loads a snapshot holds itself, too.
+        self._patch("dc_engine.state.drafts.MOST_RECENT", self.random.choice([0, 1, 3, 40]))
+        self._patch("dc_engine.state.drafts._KEPT", self.random.choice([0, 1, 8]))
         if tiny:
             for name, value in TINY.items():
                 self._patch(f"dc_engine.detection.{name}", value)
-            self._patch("dc_engine.history.MOST_NAMED", 1)
-            self._patch("dc_engine.verifying._CHECKED_HERE", 0)
+            self._patch("dc_engine.history.replay.MOST_NAMED", 1)
+            self._patch("dc_engine.verifying._MOST_SHARES", 2)
             for writer in (Builder.__init__, parquet_bytes):
                 self._stack.enter_context(patch.dict(writer.__kwdefaults__, row_group=2))
         if trees:  # as if there were too many pairs to look at each
@@ -199,19 +203,9 @@ class Histories(RuleBasedStateMachine):
             if filesystem.exists(self.state):
                 filesystem.rm(self.state, recursive=True)
 
-    def some_runs(self, files: Sequence[DataFile]) -> list[DataFile]:
-        return [file for file in files if self.random.random() < 0.4]
-
-    def in_any_order(self, deal: Any) -> Any:
-        """Messages reach a task as the network has it."""
-
-        def shuffled(frame: Frame, parts: int, column: str) -> Frame:
-            dealt = deal(frame, parts, column)
-            for part in dealt.parts:
-                self.random.shuffle(part)
-            return dealt
-
-        return shuffled
+    def some_files(self, files: Sequence[DataFile], *, everything: bool = False) -> list[DataFile]:
+        chosen = [file for file in files if everything or self.random.random() < 0.4]
+        return chosen if len(chosen) > 1 else []
 
     # what can happen
 
@@ -249,7 +243,7 @@ class Histories(RuleBasedStateMachine):
         left = [one for one in self.loads if one is not load]
         try:
             with self._refusals_change_nothing():
-                maintain(lambda: self.spark, "retract", {"state": self.state, "load_id": load.load_id})
+                maintain(self.spark, "retract", {"state": self.state, "load_id": load.load_id})
         except Unknown:
             return
         except ChangesError:
@@ -279,7 +273,7 @@ class Histories(RuleBasedStateMachine):
         after = read_current(self.storage)
         if after != before:  # it died after its commit, or not at all
             assert after is not None
-            assert after.find_load(given.load_id)
+            assert after.loads(self.storage).find(given.load_id)
             self.count += 1
             self.loads.append(given)
             self.committed_key = self.key
@@ -290,7 +284,7 @@ class Histories(RuleBasedStateMachine):
     @rule(action=st.sampled_from(["compact", "rebuild", "vacuum"]), keep=st.integers(1, 3))
     def look_after(self, action: str, keep: int) -> None:
         more = {"keep_snapshots": keep, "grace_hours": 0} if action == "vacuum" else {}
-        maintain(lambda: self.spark, action, {"state": self.state, **more})
+        maintain(self.spark, action, {"state": self.state, **more})
         self._check()
 
     @rule(rules=SOME_RULES)
@@ -456,7 +450,7 @@ class Histories(RuleBasedStateMachine):
         assert snapshot.rows == len(rows)
         constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
         assert snapshot.totals == {one.name: violations(one, rows) for one in constraints}
-        checked = maintain(lambda: self.spark, "verify", {"state": self.state})
+        checked = maintain(self.spark, "verify", {"state": self.state})
         assert checked["sound"], checked["problems"]
         self._check_indexes(snapshot)
         self._check_history(snapshot)
@@ -466,10 +460,10 @@ class Histories(RuleBasedStateMachine):
         if not snapshot.constraints:
             return
         plan = plan_of(snapshot)
-        dead = row_ids(self.storage, [*snapshot.files_of("deletes"), *snapshot.files_of("dead")])
+        dead = read_dead(self.storage, snapshot.files_of(FileKind.DEAD))
         rows = []
-        for part in read_rows(self.storage, snapshot.files_of("rows"), plan.stored):
-            living = part.filter(pa.array(~is_in(part.column(ROW_ID).to_numpy(), dead)))
+        for part in read_rows(self.storage, snapshot.files_of(FileKind.ROWS), plan.stored):
+            living = part.filter(pa.array(is_alive(part.column(ROW_ID).to_numpy(), dead)))
             if living.num_rows:  # those that went need not have every column
                 rows.append(living)
         for index_id, index in plan.indexes.items():
@@ -478,7 +472,7 @@ class Histories(RuleBasedStateMachine):
                 for part in rows
                 for one in part.select([ROW_ID, *index.columns]).to_pylist()
             }
-            files = snapshot.files_of("index", index_id)
+            files = snapshot.files_of(FileKind.INDEX, index_id)
             entries = find_entries(self.storage, files, [*index.columns, ROW_IDS]).entries
             indexed: Counter[tuple[int, str]] = Counter()
             for one in entries.to_pylist():
@@ -489,9 +483,13 @@ class Histories(RuleBasedStateMachine):
             assert set(indexed.values()) <= {0, 1}
 
     def _check_history(self, snapshot: Snapshot) -> None:
-        kept = [one.load_id for one in snapshot.loads if not one.discarded]
-        assert kept == [one.load_id for one in self.loads]
-        assert {one.load_id for one in snapshot.loads if one.discarded} == set(self.discarded)
+        loads = snapshot.loads(self.storage)
+        assert [one.load_id for one in loads.since() if not one.discarded] == [one.load_id for one in self.loads]
+        assert {one.load_id for one in loads.since() if one.discarded} == set(self.discarded)
+        for one in loads.since():
+            assert loads.find(one.load_id) == one
+            assert loads.ids_of([one.number]) == {one.number: one.load_id}
+        assert loads.find("no such load") is None
 
 
 Histories.TestCase.settings = settings(

@@ -111,7 +111,7 @@ class TestErrors:
             raise RuntimeError(f"the value '{SECRET}' is odd")
 
         with patch("dc_engine.rebuilding.index_rows", fail), pytest.raises(UnexpectedError) as caught:
-            maintain(lambda: gate.session, "rebuild", {"state": gate.state})
+            maintain(gate.session, "rebuild", {"state": gate.state})
         assert SECRET not in shown(caught.value)
 
     @pytest.mark.xdist_group("spark")

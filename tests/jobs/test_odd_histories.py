@@ -21,7 +21,8 @@ from dc_engine.detection.table import WriteRows
 from dc_engine.errors import ChangesError, ConstraintError, SchemaError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.request import Changes
-from dc_engine.state.snapshots import DataFile, Snapshot, commit, data_file, read_current
+from dc_engine.state.files import DataFile, data_file
+from dc_engine.state.snapshots import Snapshot, commit, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source, without_spark
@@ -79,7 +80,7 @@ class Table:
         return apply_load(self.spark, request | more)
 
     def maintain(self, action: str, **more: Any) -> dict[str, Any]:
-        return maintain(lambda: self.spark, action, {"state": self.state, **more})
+        return maintain(self.spark, action, {"state": self.state, **more})
 
     @property
     def snapshot(self) -> Snapshot:

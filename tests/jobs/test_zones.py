@@ -61,7 +61,7 @@ def test_totals_are_those_of_one_meaning_whatever_zones_the_sessions_have(
             seen += given_hours
             assert verdict.constraints[0].total_violations == sum(one < -zone for one in seen)
             assert verdict.constraints[0].new_violations == sum(one < -zone for one in given_hours)
-            assert maintain(lambda: session, "verify", {"state": state})["sound"]
+            assert maintain(session, "verify", {"state": state})["sound"]
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from dc_engine.errors import ConflictError, StateError
-from dc_engine.state.snapshots import DataFile, Load, Snapshot, commit, read_current
+from dc_engine.state.files import DataFile
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot, commit, read_current
 from dc_engine.state.storage import Storage
 
 

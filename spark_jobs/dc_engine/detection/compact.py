@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -14,26 +14,73 @@ import pyarrow as pa
 from dc_engine.detection.codes import whole
 from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import IndexPlan, Plan
-from dc_engine.detection.resolve import added_up, identity_codes
+from dc_engine.detection.resolve import added_up, identity_codes, store_lines
+from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.errors import DcError
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile
+from dc_engine.state.parquet import Reader
 from dc_engine.state.storage import Storage
 
 MOST_RUNS = 16
 """How many runs of an index may hold the same hash before the gate itself merges them."""
 _MERGED_ENTRIES = 524_288
+_LIGHT = 64 * 2**20
+"""Files of rows that are larger than this are left as they are."""
+
+
+class Merge(Protocol):
+    """One task: some files become one, or none when nothing is left of them."""
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """What is merged."""
+
+    def run(self, storage: Storage) -> DataFile | None:
+        """Write the new file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """One task: the entries of some runs in a range of hashes become one file."""
+class RunsMerge:
+    """The entries of some runs of an index in a range of hashes."""
 
     index: IndexPlan
     families: tuple[str, ...]
     """In which family each column of the index compares."""
     files: tuple[DataFile, ...]
     within: tuple[int, int]
+
+    def run(self, storage: Storage) -> DataFile | None:
+        """See ``Merge``."""
+        columns = [HASH, *self.index.columns, ROW_IDS]
+        found = find_entries(storage, self.files, columns, within=self.within).entries
+        entries = merge_entries(self, found) if found.num_columns else found
+        return write_run(storage, self.index.id, 0, entries) if entries.num_rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class RowsMerge:
+    """Rows of several loads; each keeps its id."""
+
+    files: tuple[DataFile, ...]
+
+    def run(self, storage: Storage) -> DataFile:
+        """See ``Merge``."""
+        names = [name for name in Reader(storage, self.files[0]).schema.names if name != ROW_ID]
+        return write_rows(storage, pa.concat_tables(read_rows(storage, self.files, names)).select([ROW_ID, *names]))
+
+
+@dataclass(frozen=True, slots=True)
+class LinesMerge:
+    """Deletes of several loads."""
+
+    files: tuple[DataFile, ...]
+
+    def run(self, storage: Storage) -> DataFile:
+        """See ``Merge``."""
+        readers = [Reader(storage, file) for file in self.files]
+        lines = pa.concat_tables(one.read(range(len(one.group_starts) - 1), one.schema.names) for one in readers)
+        return store_lines(storage, 0, lines)
 
 
 def depth(files: Sequence[DataFile]) -> int:
@@ -58,11 +105,24 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
     return chosen if len(chosen) > 1 else []
 
 
-def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[Merge]:
+def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[DataFile]:
+    """The files worth merging: when there are too many, the smallest, up to one larger than all of them together."""
+    light = [file for file in files if file.size <= _LIGHT]
+    if everything or len(light) <= MOST_RUNS:
+        return light if everything and len(light) > 1 else []
+    chosen: list[DataFile] = []
+    for file in sorted(light, key=lambda one: one.size):
+        if len(chosen) >= MOST_RUNS // 2 and file.size > sum(one.size for one in chosen):
+            break
+        chosen.append(file)
+    return chosen
+
+
+def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[RunsMerge]:
     """The tasks that merge some runs of an index, each of a bounded number of entries."""
     families = plan.families_of(index)
     tasks = math.ceil(max(sum(file.rows for file in files), 1) / _MERGED_ENTRIES)
-    return [Merge(index, families, tuple(files), range_of(task, tasks)) for task in range(tasks if files else 0)]
+    return [RunsMerge(index, families, tuple(files), range_of(task, tasks)) for task in range(tasks if files else 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +143,11 @@ class Compact:
                 yield pa.RecordBatch.from_pydict({"document": texts})
 
     def _merged(self, merge: Merge) -> list[dict[str, Any]]:
-        columns = [HASH, *merge.index.columns, ROW_IDS]
-        found = find_entries(self.storage, merge.files, columns, within=merge.within).entries
-        entries = merge_entries(merge, found) if found.num_columns else found
-        if not entries.num_rows:
-            return []
-        return [{"kind": "run", "file": asdict(write_run(self.storage, merge.index.id, 0, entries))}]
+        file = merge.run(self.storage)
+        return [{"kind": "run", "file": asdict(file)}] if file else []
 
 
-def merge_entries(merge: Merge, entries: pa.Table) -> pa.Table:
+def merge_entries(merge: RunsMerge, entries: pa.Table) -> pa.Table:
     """The entries of several runs as those of one, by hash.
 
     A projection has one entry for the rows that they add, and one for those that they take away from other runs.

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.listing import masked, merge_listings
-from dc_engine.detection.parquet import parquet_bytes, store_parquet
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
 
@@ -48,7 +48,7 @@ class Report:
         for number, listings in sorted(self._listings.items()):
             found = masked(merge_listings(listings, max(self.max_listed, self.max_samples)), self.mask)
             listing = found.slice(0, self.max_listed)
-            file = self._write("violations", names[number], listing) if listing.num_rows else None
+            file = self._write(FileKind.VIOLATIONS, names[number], listing) if listing.num_rows else None
             yield {
                 "kind": "listed",
                 "constraint": number,
@@ -57,7 +57,7 @@ class Report:
             }
         for number, tables in sorted(self._rows.items()):
             rows = _sum_by_row(tables)
-            file = self._write("violating_rows", names[number], rows)
+            file = self._write(FileKind.VIOLATING_ROWS, names[number], rows)
             worst = rows.slice(0, self.max_samples).to_pylist()
             yield {
                 "kind": "rows",
@@ -67,9 +67,9 @@ class Report:
                 "worst": worst,
             }
 
-    def _write(self, kind: str, name: str, table: pa.Table) -> DataFile:
+    def _write(self, kind: FileKind, name: str, table: pa.Table) -> DataFile:
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60]
-        path = f"{kind}/{self.load:08d}/{slug}-{uuid.uuid4().hex}.parquet"
+        path = f"{kind.folder}/{self.load:08d}/{slug}-{uuid.uuid4().hex}.parquet"
         data = parquet_bytes(table)
         return store_parquet(self.storage, path, data, kind=kind, owner=name, load=self.load, rows=table.num_rows)
 

@@ -18,19 +18,21 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import codes_of, combine, whole
 from dc_engine.detection.encode import GONE
-from dc_engine.detection.parquet import parquet_bytes, store_parquet
 from dc_engine.detection.plan import ROW_HASH, Group, Plan
 from dc_engine.detection.report import json_rows
-from dc_engine.detection.rows import ROW_ID, take_rows
+from dc_engine.detection.rows import ROW_ID, schema_mark, take_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries
 from dc_engine.detection.steps import PASSED_ON
 from dc_engine.detection.work import Work, received
 from dc_engine.errors import DcError
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
 CAUSE = "_dc_cause"
 """Why a row was deleted: ``delete``, or ``replace`` by an insert of the same key."""
+LOAD, VERSION = "_dc_load", "_dc_version"
+"""Which load deleted a row, and the snapshot that its deletes were written down with."""
 MOST_NAMED = 5
 
 
@@ -83,7 +85,9 @@ class Resolve:
             _records(_rows_of(stored, match.replaced), match.replaced, "replace", plan.stored),
             _records(missing, None, "delete", plan.stored),
         ]
-        file = write_deletes(work.storage, work.load, pa.concat_tables(one for one in tables if one.num_columns))
+        file = write_deletes(
+            work.storage, work.load, work.load, pa.concat_tables(one for one in tables if one.num_columns)
+        )
         named = missing.slice(0, MOST_NAMED).select(plan.key or plan.columns)
         return {
             "kind": "deletes",
@@ -200,11 +204,28 @@ def _records(rows: pa.Table, ids: np.ndarray | None, cause: str, columns: Sequen
     return pa.table(facts | {name: rows.column(name) for name in columns})
 
 
-def write_deletes(storage: Storage, load: int, records: pa.Table) -> DataFile:
-    """Write down rows that a load deletes; those without id were not there."""
-    ordered = records.sort_by(ROW_ID)
-    ids = ordered.column(ROW_ID).drop_null()
-    bounds = (ids[0].as_py(), ids[-1].as_py()) if len(ids) else None
-    path = f"deletes/{load:08d}-{uuid.uuid4().hex}.parquet"
-    data = parquet_bytes(ordered)
-    return store_parquet(storage, path, data, kind="deletes", load=load, rows=ordered.num_rows, bounds=bounds)
+def write_deletes(storage: Storage, load: int, version: int, lines: pa.Table) -> DataFile:
+    """Write down rows that a load deletes; those without id were not there.
+
+    ``version`` is the snapshot that they come with: of a load only the lines of its newest version count.
+    """
+    ordered = lines.sort_by(ROW_ID)
+    facts = {ROW_ID: ordered.column(ROW_ID)}
+    facts |= {name: pa.array(np.full(len(ordered), value)) for name, value in ((LOAD, load), (VERSION, version))}
+    table = pa.table(facts | {name: ordered.column(name) for name in ordered.column_names if name != ROW_ID})
+    return store_lines(storage, load, table)
+
+
+def store_lines(storage: Storage, load: int, table: pa.Table) -> DataFile:
+    """Deletes as a file of one load, or (0) of several."""
+    numbers = whole(table.column(LOAD)).to_numpy()
+    return store_parquet(
+        storage,
+        f"{FileKind.DELETES.folder}/{load:08d}-{uuid.uuid4().hex}.parquet",
+        parquet_bytes(table),
+        kind=FileKind.DELETES,
+        owner=schema_mark(table.schema),
+        load=load,
+        rows=table.num_rows,
+        bounds=(int(numbers.min()), int(numbers.max())) if len(numbers) else None,
+    )

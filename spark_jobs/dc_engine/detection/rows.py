@@ -1,20 +1,22 @@
 """Rows in the state, with their ids.
 
 A rows file has no column of ids: a row's id is that of the file's first row plus its place. Only files that were put
-together from rows of several loads, and files of deleted rows, carry the ids in a column.
+together from rows of several loads, and files of deleted rows, carry the ids in a column, the first one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
-from dc_engine.detection.parquet import Reader
 from dc_engine.errors import StateError
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
 ROW_ID = "_dc_row_id"
@@ -59,6 +61,28 @@ def is_in(ids: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     return ordered[np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)] == ids
 
 
+def schema_mark(schema: pa.Schema) -> str:
+    """A short text that is the same for files of rows with the same columns: only those are put together."""
+    kept = [f"{one.name}:{one.type}" for one in schema if one.name != ROW_ID]
+    return hashlib.sha256("|".join(kept).encode()).hexdigest()[:12]
+
+
+def write_rows(storage: Storage, rows: pa.Table) -> DataFile:
+    """Rows of several loads as one file; the first column is that of their ids."""
+    ordered = rows.sort_by(ROW_ID)
+    ids = ordered.column(ROW_ID)
+    return store_parquet(
+        storage,
+        f"{FileKind.ROWS.folder}/shared-{uuid.uuid4().hex}.parquet",
+        parquet_bytes(ordered, delta=[ROW_ID]),
+        kind=FileKind.ROWS,
+        owner=schema_mark(ordered.schema),
+        load=0,
+        rows=ordered.num_rows,
+        bounds=(ids[0].as_py(), ids[-1].as_py()),
+    )
+
+
 def take_rows(
     storage: Storage, files: Sequence[DataFile], ids: np.ndarray, columns: Sequence[str], *, threads: bool = False
 ) -> pa.Table:
@@ -86,12 +110,11 @@ def take_rows(
 
 def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool) -> pa.Table:
     reader = Reader(storage, file)
-    if file.first_row_id is None:
-        parts = []
-        for group in range(len(reader.group_starts) - 1):
-            rows = read_group(reader, file, group, columns)
-            parts.append(rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted))))
-        return pa.concat_tables(parts)
+    if file.first_row_id is None:  # ordered by the ids, which are its first column
+        first = np.searchsorted(wanted, reader.bounds[:, 0])
+        groups = np.flatnonzero(np.searchsorted(wanted, reader.bounds[:, 1], side="right") > first)
+        rows = reader.read(groups, [*columns, ROW_ID], threads=threads)
+        return rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted)))
     starts, places = reader.group_starts, wanted - file.first_row_id
     group_of = np.searchsorted(starts, places, side="right") - 1
     groups, first = np.unique(group_of, return_inverse=True)

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
-from dc_engine.detection.parquet import Reader, parquet_bytes, store_parquet
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
@@ -123,5 +123,5 @@ def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> 
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
     bounds = (entries.column(HASH)[0].as_py(), entries.column(HASH)[-1].as_py())
     return store_parquet(
-        storage, path, data, kind="index", owner=index_id, load=load, rows=entries.num_rows, bounds=bounds
+        storage, path, data, kind=FileKind.INDEX, owner=index_id, load=load, rows=entries.num_rows, bounds=bounds
     )

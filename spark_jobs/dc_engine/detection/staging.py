@@ -17,11 +17,11 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.parquet import Builder, store_parquet
 from dc_engine.detection.plan import ROW_HASH
-from dc_engine.detection.rows import LOAD_BITS
+from dc_engine.detection.rows import LOAD_BITS, schema_mark
 from dc_engine.errors import ChangesError, DcError
-from dc_engine.state.snapshots import DataFile, data_file
+from dc_engine.state.files import DataFile, FileKind, data_file
+from dc_engine.state.parquet import Builder, store_parquet
 from dc_engine.state.storage import Storage
 
 ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
@@ -79,7 +79,7 @@ def stage_rows(
     storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Staged:
     """Write the first columns of some rows, under these names, and the hash of the whole row to the state."""
-    inserted, deleted = _Share(storage, load, "rows"), _Share(storage, load, "deletes")
+    inserted, deleted = _Share(storage, load, FileKind.ROWS), _Share(storage, load, FileKind.DELETES)
     for batch in batches:
         hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
         kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])
@@ -112,7 +112,7 @@ def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
 class _Share:
     """The inserted, or the deleted rows of one task: files and sums."""
 
-    def __init__(self, storage: Storage | None, load: int, kind: str) -> None:
+    def __init__(self, storage: Storage | None, load: int, kind: FileKind) -> None:
         self._writer = _Writer(storage, load, kind) if storage else None
         self._rows = 0
         self._sums = [0] * len(ROW_HASHES)
@@ -131,8 +131,9 @@ class _Share:
 class _Writer:
     """Rows into row groups, row groups into files of bounded size."""
 
-    def __init__(self, storage: Storage, load: int, kind: str) -> None:
+    def __init__(self, storage: Storage, load: int, kind: FileKind) -> None:
         self._storage, self._load, self._kind = storage, load, kind
+        self._owner = ""
         self._files: list[DataFile] = []
         self._waiting: list[pa.RecordBatch] = []
         self._builder: Builder | None = None
@@ -149,6 +150,7 @@ class _Writer:
         table = canonical(pa.Table.from_batches(self._waiting))
         self._waiting = []
         if self._builder is None:
+            self._owner = schema_mark(table.schema)
             self._builder = Builder(table.schema, row_group=ROW_GROUP)
         self._builder.add(table)
         if self._builder.size > _FILE_BYTES:
@@ -157,9 +159,11 @@ class _Writer:
     def _close(self) -> None:
         if self._builder is None:
             return
-        path = f"{self._kind}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
+        path = f"{self._kind.folder}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
         data, rows = self._builder.finish(), self._builder.rows
-        self._files.append(store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=rows))
+        self._files.append(
+            store_parquet(self._storage, path, data, kind=self._kind, owner=self._owner, load=self._load, rows=rows)
+        )
         self._builder = None
 
     def finish(self) -> list[DataFile]:

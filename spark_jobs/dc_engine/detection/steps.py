@@ -15,14 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
+from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.encode import encode, skipped_null_rows
-from dc_engine.detection.parquet import Reader
 from dc_engine.detection.report import Report
-from dc_engine.detection.rows import ROW_ID, is_in, read_group, row_ids
+from dc_engine.detection.rows import ROW_ID, read_group
 from dc_engine.detection.runs import HASH, write_run
 from dc_engine.detection.unit import ENTRIES, probe_unit
 from dc_engine.detection.work import Work, received, send
 from dc_engine.errors import DcError
+from dc_engine.state.parquet import Reader
 
 DOCUMENT_SCHEMA = "document string"
 PASSED_ON = ("error", "skipped")
@@ -58,7 +59,7 @@ class Encode:
     def _pieces(self, task: int) -> Iterator[tuple[pa.Table, str]]:
         """The task's share of the row groups of rows that come and go, with row ids."""
         work = self.work
-        dead = row_ids(work.storage, work.dead)
+        dead = read_dead(work.storage, work.dead)
         turn = 0
         for file, sign in work.changed:
             reader = Reader(work.storage, file)
@@ -67,8 +68,8 @@ class Encode:
                 if turn % self.tasks != task:
                     continue
                 rows = read_group(reader, file, group, work.columns)
-                if len(dead):
-                    rows = rows.filter(pa.array(~is_in(whole(rows.column(ROW_ID)).to_numpy(), dead)))
+                if dead:
+                    rows = rows.filter(pa.array(is_alive(whole(rows.column(ROW_ID)).to_numpy(), dead)))
                 if rows.num_rows:
                     yield rows, sign
 

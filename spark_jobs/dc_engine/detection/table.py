@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -12,13 +11,13 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.comparable import is_months
-from dc_engine.detection.parquet import parquet_bytes, store_parquet
+from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.plan import ROW_HASH
-from dc_engine.detection.rows import ROW_ID, is_in, read_rows, row_ids
+from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
 from dc_engine.detection.sources import column_types, kept_name
 from dc_engine.detection.staging import canonical
 from dc_engine.request import Changes
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
@@ -51,11 +50,11 @@ class ReadRows:
     columns: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        dead = row_ids(self.storage, self.dead)
+        dead = read_dead(self.storage, self.dead)
         names = [ROW_ID, *(kept_name(place) for place in range(len(self.columns))), ROW_HASH]
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             for rows in read_rows(self.storage, [self.files[number]], [*self.columns, ROW_HASH]):
-                alive = rows.filter(pa.array(~is_in(whole(rows.column(ROW_ID)).to_numpy(), dead)))
+                alive = rows.filter(pa.array(is_alive(whole(rows.column(ROW_ID)).to_numpy(), dead)))
                 ordered = alive.select([ROW_ID, *self.columns, ROW_HASH]).rename_columns(names)
                 yield from ordered.combine_chunks().to_batches()
 
@@ -85,15 +84,5 @@ class WriteRows:
         if not tables:
             return
         rows = canonical(pa.Table.from_batches(tables)).rename_columns([ROW_ID, *self.columns, ROW_HASH])
-        ordered = rows.sort_by(ROW_ID)
-        ids = ordered.column(ROW_ID)
-        file = store_parquet(
-            self.storage,
-            f"rows/shared-{uuid.uuid4().hex}.parquet",
-            parquet_bytes(ordered, row_group=65_536),
-            kind="rows",
-            load=0,
-            rows=ordered.num_rows,
-            bounds=(ids[0].as_py(), ids[-1].as_py()),
-        )
+        file = write_rows(self.storage, rows)
         yield pa.RecordBatch.from_pydict({"document": [json.dumps({"kind": "rows", "file": asdict(file)})]})

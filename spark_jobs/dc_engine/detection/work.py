@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dc_engine.detection.encode import GONE, UNDO, Spread
 from dc_engine.detection.plan import Group, IndexPlan, Plan
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
 MESSAGE_SCHEMA = "task int, kind string, number int, unit int, payload binary"
@@ -58,7 +58,7 @@ class Work:
     undone: Undone
     """What comes and goes before, because an earlier attempt of the load is undone."""
     dead: tuple[DataFile, ...]
-    """Files of rows that are passed over when they are met in other files: they were deleted long ago."""
+    """Files that say which rows are passed over when they are met in other files: they were deleted long ago."""
     index_files: Mapping[str, tuple[DataFile, ...]]
     spread: Mapping[int, Spread]
     first_units: Mapping[int, int]

@@ -1,4 +1,7 @@
-"""Snapshots: the committed versions of a state, each one JSON document that names every file it needs."""
+"""Snapshots: the committed versions of a state, each one small JSON document that names every file it needs.
+
+Loads of long ago are in files of their own (``loads.py``), so a snapshot does not grow with the history.
+"""
 
 from __future__ import annotations
 
@@ -11,54 +14,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dc_engine.errors import ConflictError, StateError
+from dc_engine.state.files import Action, DataFile, FileKind, data_file
+from dc_engine.state.loads import Load, Loads, load_from
 from dc_engine.state.storage import Storage
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _FOLDER = "snapshots"
 _NAME = re.compile(r"\d{20}\.json")
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One immutable file of the state. ``kind`` and ``owner`` mean something to who wrote it, not to this room."""
-
-    path: str
-    kind: str
-    owner: str
-    load: int
-    size: int
-    sha256: str
-    rows: int
-    first_row_id: int | None = None
-    bounds: tuple[int, int] | None = None
-    """The smallest and largest sort key in it, so that who looks for others need not open it."""
-    footer: str = ""
-    """A checksum of the part that says where everything else is, of a file that is read in parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A load that was applied. The order of a snapshot's loads is that of the history, whatever their numbers."""
-
-    number: int
-    load_id: str
-    fingerprint: str
-    inserted: int
-    deleted: int
-    verdict: str
-    """The path of its verdict within the state."""
-    files: list[DataFile] = field(default_factory=list)
-    """What was written for people about this load: its violations and violating rows."""
-    discarded: bool = False
-    """Whether it was rejected, and only its verdict kept."""
-    settled: bool = False
-    """Whether its rows can no longer be told from those of other loads, because the state was built anew."""
-    missing_deletes: str = "error"
-    duplicate_keys: str = "error"
-    key: list[str] = field(default_factory=list)
-    """The key by which its deletes found their rows: nothing where that was the whole row."""
-    mask: list[str] = field(default_factory=list)
-    """The columns whose values were hidden in what was written about it."""
+NEWEST = f"{_FOLDER}/newest"
+"""A hint, for folders of very many snapshots: the number of one, perhaps not the newest any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +35,12 @@ class Snapshot:
     created_at: str = ""
     load_id: str = ""
     """The load that it brought in or took out; nothing for maintenance."""
-    action: str = "apply"
-    """What made it: ``apply``, ``retract``, ``compact``, ``vacuum`` or ``rebuild``."""
+    action: Action = Action.APPLY
+    """What made it."""
     last_change: int = 0
     """The newest snapshot in which rows or constraints changed: this one, unless it is of maintenance."""
     constraints: Mapping[str, Any] = field(default_factory=dict)
     """The constraint set that was in force, as its mapping."""
-    constraints_fingerprint: str = ""
     schema: Mapping[str, str] = field(default_factory=dict)
     """The columns that are kept, with their Spark types."""
     rows: int = 0
@@ -87,21 +50,65 @@ class Snapshot:
     """The same without the load of ``last_change``, so that it can be taken out again at no cost."""
     mask: list[str] = field(default_factory=list)
     """Columns whose values are not to be shown, as the newest load asked."""
-    loads: list[Load] = field(default_factory=list)
+    recent: list[Load] = field(default_factory=list)
+    """The newest records of loads, in the order of the history; all others are in files."""
     files: list[DataFile] = field(default_factory=list)
 
-    def find_load(self, load_id: str) -> Load | None:
-        """The load of this id, if it was applied."""
-        return next((one for one in self.loads if one.load_id == load_id), None)
+    def loads(self, storage: Storage, cache: dict[str, list[Load]] | None = None) -> Loads:
+        """All loads of the history; ``cache`` keeps what was read of them, for the next snapshot."""
+        return Loads(storage, self.recent, self.files_of(FileKind.LOADS), {} if cache is None else cache)
 
-    def files_of(self, kind: str, owner: str = "") -> list[DataFile]:
-        """The files of one kind and owner, oldest first."""
-        return [one for one in self.files if one.kind == kind and one.owner == owner]
+    def files_of(self, kind: FileKind, owner: str | None = None) -> list[DataFile]:
+        """The files of one kind (and owner), oldest first."""
+        return [one for one in self.files if one.kind is kind and owner in (None, one.owner)]
 
     @property
     def described(self) -> str:
         """How messages name what made this snapshot."""
-        return f"load '{self.load_id}'" if self.action == "apply" else f"{self.action} {self.load_id}".strip()
+        return f"load '{self.load_id}'" if self.action is Action.APPLY else f"{self.action} {self.load_id}".strip()
+
+
+def advance(
+    current: Snapshot,
+    after: Snapshot,
+    action: Action,
+    *,
+    load_id: str = "",
+    changed: bool = True,
+    totals_before: Mapping[str, int] | None = None,
+) -> Snapshot:
+    """The one way to the next snapshot: ``after`` says what is in it, this function whose successor it is.
+
+    ``changed`` says whether rows or constraints are others than before. ``totals_before`` are the totals without the
+    load that it brings, when this load stands apart and can be taken out again at no cost.
+    """
+    number = current.number + 1
+    last_change, before = current.last_change, current.totals_before
+    if changed:
+        last_change, before = number, after.totals if totals_before is None else totals_before
+    return replace(
+        after,
+        number=number,
+        parent=current.number or None,
+        action=action,
+        load_id=load_id,
+        last_change=last_change,
+        totals_before=before,
+    )
+
+
+def with_loads(snapshot: Snapshot, *loads: Load) -> Snapshot:
+    """The snapshot with records of loads, new ones or in place of older ones."""
+    places = {one.place for one in loads}
+    recent = [*(one for one in snapshot.recent if one.place not in places), *loads]
+    return replace(snapshot, recent=sorted(recent, key=lambda one: one.place))
+
+
+def without_load(snapshot: Snapshot, load: Load) -> Snapshot:
+    """The snapshot of a history without a load."""
+    if snapshot.files_of(FileKind.LOADS):  # one of which may have its record, which has to be hidden
+        return with_loads(snapshot, Load(load.number, load.place, load.load_id, gone=True))
+    return replace(snapshot, recent=[one for one in snapshot.recent if one.place != load.place])
 
 
 def snapshot_numbers(storage: Storage) -> list[int]:
@@ -114,21 +121,39 @@ def snapshot_path(number: int) -> str:
     return f"{_FOLDER}/{number:020d}.json"
 
 
+def newest_number(storage: Storage) -> int | None:
+    """The number of the newest snapshot: looked for from the hint on, in the whole folder only without a good one."""
+    number = _hint(storage)
+    if number is None or storage.size(snapshot_path(number)) is None:
+        numbers = snapshot_numbers(storage)
+        return numbers[-1] if numbers else None
+    while storage.size(snapshot_path(number + 1)) is not None:
+        number += 1
+    return number
+
+
+def _hint(storage: Storage) -> int | None:
+    if storage.size(NEWEST) is None:
+        return None
+    text = storage.read(NEWEST)
+    return int(text) if text.isdigit() and len(text) <= 20 else None
+
+
 def read_current(storage: Storage) -> Snapshot | None:
     """The newest snapshot, or ``None`` for a state in which nothing was committed yet."""
-    numbers = snapshot_numbers(storage)
-    return read_snapshot(storage, numbers[-1]) if numbers else None
+    number = newest_number(storage)
+    return read_snapshot(storage, number) if number is not None else None
 
 
 def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
     """Make a snapshot the newest one, wholly or not at all; ``ConflictError`` when its number is taken."""
     dated = replace(snapshot, created_at=datetime.now(UTC).isoformat(timespec="seconds"))
-    document = _facts(dated)
-    document["loads"] = [{**_facts(one), "files": [_facts(file) for file in one.files]} for one in snapshot.loads]
-    document["files"] = [_facts(file) for file in snapshot.files]
+    document = {name: getattr(dated, name) for name in dated.__slots__}
+    document["recent"] = [one.to_dict() for one in snapshot.recent]
+    document["files"] = [one.to_dict() for one in snapshot.files]
     sealed = {"format_version": FORMAT_VERSION, "checksum": _checksum(document), **document}
     try:
-        storage.create(snapshot_path(snapshot.number), json.dumps(sealed, ensure_ascii=False, indent=1).encode())
+        storage.create(snapshot_path(snapshot.number), json.dumps(sealed, ensure_ascii=False).encode())
     except FileExistsError as error:
         winner = read_snapshot(storage, snapshot.number)
         mine = snapshot.described
@@ -137,6 +162,7 @@ def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
             f"the same time, as snapshot {winner.number}.",
             hint="Run it again; it will be checked on top of the other one.",
         ) from error
+    storage.hint(NEWEST, str(snapshot.number).encode())
     return dated
 
 
@@ -144,11 +170,6 @@ def _checksum(document: Mapping[str, Any]) -> str:
     """The checksum of a snapshot's facts, however they are laid out."""
     text = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _facts(one: Snapshot | Load | DataFile) -> dict[str, Any]:
-    """The fields of one object; unlike ``asdict`` it copies nothing, which counts with thousands of files."""
-    return {name: getattr(one, name) for name in one.__slots__}
 
 
 def read_snapshot(storage: Storage, number: int) -> Snapshot:
@@ -175,12 +196,6 @@ def read_snapshot(storage: Storage, number: int) -> Snapshot:
 
 
 def _from_document(document: dict[str, Any]) -> Snapshot:
-    loads = [Load(**{**one, "files": list(map(data_file, one["files"]))}) for one in document.pop("loads")]
-    files = list(map(data_file, document.pop("files")))
-    return Snapshot(**document, loads=loads, files=files)
-
-
-def data_file(document: Mapping[str, Any]) -> DataFile:
-    """A file from its JSON form."""
-    bounds = document.get("bounds")
-    return DataFile(**{**document, "bounds": tuple(bounds) if bounds is not None else None})
+    recent = [load_from(one) for one in document.pop("recent")]
+    files = [data_file(one) for one in document.pop("files")]
+    return Snapshot(**{**document, "action": Action(document["action"])}, recent=recent, files=files)

@@ -174,6 +174,16 @@ class Storage:
         else:
             self._put(path, data)
 
+    def hint(self, path: str, data: bytes) -> None:
+        """Write a small file over whatever is there; it only saves others time, so it may fail."""
+        with contextlib.suppress(OSError, StateError), self._worded("written", self._writing):
+            if not self.is_local:
+                self._place[0].pipe_file(self._full(path), data)
+                return
+            draft = Path(self._full(f"{path}.{uuid.uuid4().hex}.draft"))
+            draft.write_bytes(data)
+            draft.replace(self._full(path))
+
     def _link(self, path: str, data: bytes) -> None:
         """A hard link appears with its whole content or not at all, and never replaces another file."""
         draft = f"{path}.{uuid.uuid4().hex}.draft"

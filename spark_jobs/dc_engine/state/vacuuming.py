@@ -8,13 +8,24 @@ at work from having to do so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dc_engine.state.snapshots import Snapshot, commit, read_snapshot, snapshot_numbers, snapshot_path
+from dc_engine.state.drafts import needed_files
+from dc_engine.state.files import Action, FileKind
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import (
+    NEWEST,
+    Snapshot,
+    advance,
+    commit,
+    read_snapshot,
+    snapshot_numbers,
+    snapshot_path,
+)
 from dc_engine.state.storage import Listed, Storage
 
-_FOLDERS = ("snapshots", "rows", "deletes", "dead", "index", "violations", "violating_rows", "verdicts", "runs")
+_FOLDERS = frozenset({"snapshots", "runs", *(kind.folder for kind in FileKind)})
 """What a state keeps its files in; whatever else lies in its folder is somebody else's."""
 _EXCHANGED = timedelta(days=1)
 """How long the documents between Airflow and a job stay at least: the one that asked for this is among them."""
@@ -38,16 +49,17 @@ def vacuum(storage: Storage, current: Snapshot, *, keep: int, before: datetime) 
     young = {file.path for file in listed if _is_young(file, before)}
     numbers = snapshot_numbers(storage)
     kept = {*numbers[-keep:], *(number for number in numbers if snapshot_path(number) in young)}
-    needed = {snapshot_path(number) for number in kept}
+    needed = {NEWEST, *(snapshot_path(number) for number in kept)}
+    cache: dict[str, list[Load]] = {}  # what is true of one snapshot's old loads is true of the next one's
     for number in kept:
         snapshot = current if number == current.number else read_snapshot(storage, number)
-        needed.update(needed_files(snapshot))
+        needed.update(file.path for file in needed_files(storage, snapshot, cache))
     unneeded = [file for file in listed if file.path not in needed and file.path not in young]
     done = Vacuumed(current.number, young=len(young - needed))
     if not unneeded:
         return done
     done.snapshot = current.number + 1
-    commit(storage, replace(current, number=done.snapshot, parent=current.number, load_id="", action="vacuum"))
+    commit(storage, advance(current, current, Action.VACUUM, changed=False))
     # snapshots go first: one that is still there always has all of its files
     for file in sorted(unneeded, key=lambda one: (not one.path.startswith("snapshots/"), one.path)):
         storage.remove(file.path)
@@ -60,9 +72,3 @@ def vacuum(storage: Storage, current: Snapshot, *, keep: int, before: datetime) 
 def _is_young(file: Listed, before: datetime) -> bool:
     least = min(before, datetime.now(UTC) - _EXCHANGED) if file.path.startswith("runs/") else before
     return file.modified is not None and file.modified > least
-
-
-def needed_files(snapshot: Snapshot) -> set[str]:
-    """The paths of all files that a snapshot names."""
-    files = [*snapshot.files, *(file for load in snapshot.loads for file in load.files)]
-    return {file.path for file in files}

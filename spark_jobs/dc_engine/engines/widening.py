@@ -18,7 +18,8 @@ from dc_engine.detection.steps import DOCUMENT_SCHEMA
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
 from dc_engine.errors import ChangesError, SchemaError
 from dc_engine.request import Changes
-from dc_engine.state.snapshots import DataFile, Snapshot, data_file
+from dc_engine.state.files import DataFile, FileKind, data_file
+from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     wrong = misfit(columns, table, source)
     if wrong:
         raise SchemaError(wrong, hint="Give the table that the loads go to, with the types that they have.")
-    dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
+    dead = snapshot.files_of(FileKind.DEAD)
     key_types = tuple(plan.types[: len(plan.key)])
-    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, plan.key, key_types)
+    state = rows_of_state(spark, storage, snapshot.files_of(FileKind.ROWS), dead, plan.key, key_types)
     rows = table.select(*kept(table, columns), row_hash(table, ROW_HASHES[0]).alias(ROW_HASH))
     joined = _by_key(state, rows, len(plan.key)) if plan.key else _by_hash(state, rows)
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]

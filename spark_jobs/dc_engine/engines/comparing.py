@@ -9,6 +9,7 @@ from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, read_changes
 from dc_engine.detection.table import misfit, rows_of_state
 from dc_engine.request import Changes
+from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
@@ -22,9 +23,9 @@ def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, sourc
     wrong = misfit(snapshot.schema, table, source)
     if wrong:
         return [wrong]
-    dead = [*snapshot.files_of("deletes"), *snapshot.files_of("dead")]
+    dead = snapshot.files_of(FileKind.DEAD)
     columns, types = list(snapshot.schema), list(snapshot.schema.values())
-    state = rows_of_state(spark, storage, snapshot.files_of("rows"), dead, columns, types)
+    state = rows_of_state(spark, storage, snapshot.files_of(FileKind.ROWS), dead, columns, types)
     ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
     names = ("the state", f"the table ({source})")
     sides = ((ours, theirs, *names), (theirs, ours, *reversed(names)))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
-from dc_engine.detection.parquet import Reader
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, ROW_ID, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
 from dc_engine.errors import ChangesError
-from dc_engine.judging import Findings
 from dc_engine.masking import told
 from dc_engine.request import Request
+from dc_engine.state.files import DataFile
+from dc_engine.state.parquet import Reader
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def quarantine(
     changes: DataFrame,
     request: Request,
     staged: StagedLoad,
-    findings: Mapping[str, Findings],
+    listed: Mapping[str, Sequence[DataFile]],
     key: tuple[str, ...],
 ) -> dict[str, Any]:
     """Write both outputs. A row is recognised by its hash: rows that are alike in every column violate alike.
@@ -43,7 +43,7 @@ def quarantine(
     from pyspark.sql import functions as f
 
     assert request.quarantine is not None
-    violating = _violating(spark, storage, staged, findings)
+    violating = _violating(spark, storage, staged, listed)
     rows = changes.withColumn(ROW_HASH, row_hash(changes, ROW_HASHES[0])).join(violating, ROW_HASH, "left")
     names = {name.lower(): name for name in changes.columns}
     if CHANGE_TYPE in names:
@@ -77,18 +77,17 @@ def quarantine(
 
 
 def _violating(
-    spark: SparkSession, storage: Storage, staged: StagedLoad, findings: Mapping[str, Findings]
+    spark: SparkSession, storage: Storage, staged: StagedLoad, listed_in: Mapping[str, Sequence[DataFile]]
 ) -> DataFrame:
     """The hash of each violating row, which rules it violates, and how often in all."""
     from pyspark.sql import functions as f
 
     tables = []
-    for rule, found in findings.items():
-        for file in found.files:
-            if file.kind == "violating_rows":
-                reader = Reader(storage, file)
-                rows = reader.read(range(len(reader.group_starts) - 1), ["row_id", "violations"])
-                tables.append(rows.append_column("rule", pa.array([rule] * rows.num_rows)))
+    for rule, files in listed_in.items():
+        for file in files:
+            reader = Reader(storage, file)
+            rows = reader.read(range(len(reader.group_starts) - 1), ["row_id", "violations"])
+            tables.append(rows.append_column("rule", pa.array([rule] * rows.num_rows)))
     types = {"row_id": pa.int64(), "violations": pa.int64(), "rule": pa.string()}
     empty = pa.table({name: pa.array([], arrow_type) for name, arrow_type in types.items()})
     listed = pa.concat_tables([empty, *tables])

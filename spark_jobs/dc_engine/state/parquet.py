@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dc_engine.errors import StateError
-from dc_engine.state.snapshots import DataFile
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
 ROW_GROUP = 16_384
@@ -90,7 +90,7 @@ def store_parquet(
     path: str,
     data: bytes,
     *,
-    kind: str,
+    kind: FileKind,
     load: int,
     rows: int,
     owner: str = "",

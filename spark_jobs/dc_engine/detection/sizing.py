@@ -1,0 +1,100 @@
+"""How much work there is, and into how many tasks and units it is cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+
+from dc_engine.detection.encode import Spread
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.staging import ROW_GROUP
+from dc_engine.detection.work import NOTHING_UNDONE, Undone, Work
+from dc_engine.request import Request
+from dc_engine.state.files import DataFile
+from dc_engine.state.storage import Storage
+
+_UNIT_ROWS = 131_072
+_UNIT_ENTRIES = 524_288
+_SHARE_ENTRIES = 2_097_152
+_PROBE_ROWS = 524_288
+_REPORT_ROWS = 1_048_576
+_REPORT_CONSTRAINTS = 50
+_MOST_ENCODERS = 64
+
+
+def spread_of(plan: Plan, index_files: Mapping[str, tuple[DataFile, ...]], rows: int) -> dict[int, Spread]:
+    """Cut each group so that a probe has a bounded number of rows and entries to look at."""
+    spread = {}
+    for group in plan.groups:
+        entries = sum(file.rows for index in group.indexes for file in index_files.get(index.id, ()))
+        by_rows = math.ceil(max(rows, 1) / _UNIT_ROWS)
+        if not group.indexes:
+            spread[group.number] = Spread(by_rows, 1)
+        elif group.indexes[0].key:
+            spread[group.number] = Spread(max(by_rows, math.ceil(entries / _UNIT_ENTRIES)), 1)
+        else:
+            spread[group.number] = Spread(1, math.ceil(max(entries, 1) / _SHARE_ENTRIES))
+    return spread
+
+
+def make_work(
+    storage: Storage,
+    plan: Plan,
+    load: int,
+    index_files: Mapping[str, tuple[DataFile, ...]],
+    request: Request | None,
+    *,
+    inserts: Sequence[DataFile] = (),
+    deletes: Sequence[DataFile] = (),
+    undone: Undone = NOTHING_UNDONE,
+    dead: Sequence[DataFile] = (),
+    writes: Collection[str] | None = None,
+    runs_of: int | None = None,
+) -> Work:
+    """What the workers need to know, with the work cut up by its size.
+
+    Without request nothing is listed; ``writes`` are the indexes to write when they are not all.
+    """
+    rows = sum(file.rows for file in (*inserts, *deletes, *undone.inserts, *undone.deletes))
+    spread = spread_of(plan, index_files, rows)
+    first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
+    units = sum(one.units for one in spread.values())
+    writers: dict[str, int] = {}
+    for group in plan.groups:
+        for index in group.indexes:
+            if writes is None or index.id in writes:
+                writers.setdefault(index.id, group.number)
+    entries = sum(file.rows for files in index_files.values() for file in files)
+    added = rows * len(plan.groups)
+    return Work(
+        storage=storage,
+        plan=plan,
+        load=load,
+        runs_of=load if runs_of is None else runs_of,
+        inserts=tuple(inserts),
+        deletes=tuple(deletes),
+        undone=undone,
+        dead=tuple(dead),
+        index_files=index_files,
+        spread=spread,
+        first_units=first_units,
+        writers=writers,
+        probe_tasks=min(units, math.ceil(max(entries + added, 1) / _PROBE_ROWS)),
+        report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS, 1)),
+        max_listed=request.max_listed if request else 0,
+        max_samples=request.max_samples if request else 0,
+        mask=request.mask if request else (),
+        lists=request is not None,
+    )
+
+
+def encoders(work: Work) -> int:
+    """How many tasks read the rows that come and go."""
+    return min(sum(math.ceil(file.rows / ROW_GROUP) for file, _ in work.changed), _MOST_ENCODERS)
+
+
+def size_of(work: Work) -> tuple[int, int]:
+    """How many rows come and go, and how many bytes of indexes may have to be read for them."""
+    rows = sum(file.rows for file, _ in work.changed)
+    return rows, sum(file.size for files in work.index_files.values() for file in files)

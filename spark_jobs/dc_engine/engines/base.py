@@ -1,0 +1,124 @@
+"""What every engine does, and how steps run in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.staging import StagedLoad, raise_from
+from dc_engine.request import Changes
+from dc_engine.state.files import DataFile
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+
+Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does. The batches of the first step have one number each; a step yields messages, the last documents."""
+Source = Any
+"""Rows as an engine holds them before they are staged: Spark's is a DataFrame."""
+
+
+class Engine(ABC):
+    """Reads rows, and runs steps."""
+
+    @abstractmethod
+    def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
+        """The rows of a source; nothing is read yet but what it takes to know the columns."""
+
+    @abstractmethod
+    def types(self, rows: Source, source: Changes) -> dict[str, str]:
+        """Their columns, with their Spark types."""
+
+    @abstractmethod
+    def instant(self, value: datetime) -> int:
+        """Which instant, in microseconds since 1970, a timestamp without zone stands for."""
+
+    @abstractmethod
+    def stage(
+        self,
+        rows: Source,
+        source: Changes,
+        storage: Storage | None,
+        load: int,
+        columns: Mapping[str, str],
+        types: Mapping[str, str],
+        *,
+        mask: Collection[str] = (),
+    ) -> StagedLoad:
+        """Read the rows once: write these columns to the state and make a fingerprint; without storage only that."""
+
+    @abstractmethod
+    def tasks(self, rows: int, size: int) -> Tasks:
+        """Where to run steps on so many rows, which read files of so many bytes."""
+
+    @abstractmethod
+    def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+        """Files of all rows in the state with all columns of the plan, found in the table."""
+
+    @abstractmethod
+    def differences(self, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+        """In which rows the table and the state differ."""
+
+    @abstractmethod
+    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """Write the violating rows of a load and the clean rest."""
+
+
+class Tasks(ABC):
+    """Where steps run."""
+
+    parallel: int = 1
+    """How many tasks run at the same time, where that is known."""
+
+    @abstractmethod
+    def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
+        """The documents of the last step. The first gets the numbers up to ``count``, one each.
+
+        Each further step runs in so many tasks; a message goes to the task that it names.
+        """
+
+    def documents(self, storage: Storage, count: int, first: Step, *further: tuple[int, Step]) -> list[dict[str, Any]]:
+        """The same, parsed. An error among them is raised, and what the others wrote is removed."""
+        documents = [json.loads(text) for text in self.run(count, first, *further)] if count else []
+        for error in documents:
+            if error["kind"] == "error":
+                for document in documents:
+                    if document.get("file"):
+                        storage.remove(document["file"]["path"])
+                raise_from(error)
+        return documents
+
+
+class Here(Tasks):
+    """Steps run in this process, in as many threads as there are processors."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.parallel = threads or min(os.cpu_count() or 1, 8)
+
+    def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
+        """See ``Tasks.run``."""
+        parts = self._map(first, [[pa.RecordBatch.from_pydict({"id": [number]})] for number in range(count)])
+        for tasks, step in further:
+            parts = self._map(step, self._dealt(parts, tasks))
+        return [text for part in parts for batch in part for text in batch.column(0).to_pylist()]
+
+    def _map(self, step: Step, parts: Sequence[list[pa.RecordBatch]]) -> list[list[pa.RecordBatch]]:
+        if len(parts) == 1 or self.parallel == 1:
+            return [list(step(iter(part))) for part in parts]
+        with ThreadPoolExecutor(self.parallel) as pool:
+            return list(pool.map(lambda part: list(step(iter(part))), parts))
+
+    def _dealt(self, parts: Iterable[list[pa.RecordBatch]], tasks: int) -> list[list[pa.RecordBatch]]:
+        """Each message to the task that it names."""
+        dealt: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
+        for batch in (batch for part in parts for batch in part):
+            for place, number in enumerate(batch.column(0).to_pylist()):
+                dealt[number].append(batch.slice(place, 1))
+        return dealt

@@ -1,0 +1,150 @@
+"""Spark: rows from any of its sources, steps on its workers, or small work in the driver. DataFrame API only."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, row_hash, spark_errors
+from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, Stage, StagedLoad, gather, stage_rows
+from dc_engine.detection.steps import DOCUMENT_SCHEMA
+from dc_engine.detection.work import MESSAGE_SCHEMA
+from dc_engine.engines.base import Engine, Here, Step, Tasks
+from dc_engine.engines.comparing import differences
+from dc_engine.engines.quarantine import quarantine
+from dc_engine.engines.widening import widen
+from dc_engine.errors import ChangesError
+from dc_engine.masking import told
+from dc_engine.request import Changes
+from dc_engine.shipping import ship_engine
+from dc_engine.state.files import DataFile
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("airflow_dc_provider.engine")
+MOST_ROWS_HERE = 20_000
+"""Up to so many rows, which read so many bytes of the state at most, are worked on in the driver."""
+MOST_BYTES_HERE = 256 * 2**20
+
+
+class OnSpark(Tasks):
+    """Steps run on Spark's workers."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
+        """See ``Tasks.run``."""
+        schema = MESSAGE_SCHEMA if further else DOCUMENT_SCHEMA
+        frame = self._spark.range(0, count, 1, count).mapInArrow(first, schema)
+        for place, (tasks, step) in enumerate(further, 1):
+            schema = MESSAGE_SCHEMA if place < len(further) else DOCUMENT_SCHEMA
+            frame = frame.repartitionById(tasks, frame["task"]).mapInArrow(step, schema)
+        return [row["document"] for row in frame.collect()]
+
+
+class SparkEngine(Engine):
+    """Spark, started when it is first needed; ``mode`` says where steps run: ``auto``, ``spark`` or ``local``."""
+
+    def __init__(self, start: Callable[[], SparkSession], mode: str = "auto") -> None:
+        self._start, self._mode = start, mode
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session."""
+        session = self._start()
+        ship_engine(session)
+        return session
+
+    def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> DataFrame:
+        """See ``Engine``."""
+        return read_changes(self.spark, source, what, mask=mask)
+
+    def types(self, rows: DataFrame, source: Changes) -> dict[str, str]:
+        """See ``Engine``."""
+        return column_types(rows, source)
+
+    def instant(self, value: datetime) -> int:
+        """See ``Engine``."""
+        return instant_in(self.spark)(value)
+
+    def tasks(self, rows: int, size: int) -> Tasks:
+        """See ``Engine``."""
+        here = self._mode == "local" or (self._mode == "auto" and rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE)
+        log.debug("%s rows, %s bytes of the state: %s", rows, size, "in the driver" if here else "on Spark's workers")
+        return Here() if here else OnSpark(self.spark)
+
+    def stage(
+        self,
+        rows: DataFrame,
+        source: Changes,
+        storage: Storage | None,
+        load: int,
+        columns: Mapping[str, str],
+        types: Mapping[str, str],
+        *,
+        mask: Collection[str] = (),
+    ) -> StagedLoad:
+        """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
+        hashes = [row_hash(rows, name).alias(name) for name in ROW_HASHES]
+        change_type = [rows[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, types) else []
+        chosen = rows.select(*kept(rows, columns), *change_type, *hashes)
+        names = tuple(columns)
+        try:
+            documents = self._staged_here(chosen, storage, load, names)
+            if documents is None:
+                staged = chosen.mapInArrow(Stage(storage, load, names), DOCUMENT_SCHEMA).collect()
+                documents = [row["document"] for row in staged]
+        except spark_errors() as error:
+            if _is_ours(error):
+                raise
+            raise ChangesError(
+                f"The changes ({source}) cannot be read: {told(error, mask)}",
+                hint="The source was found, but reading its rows failed; the Spark log has the details.",
+            ) from (None if mask else error)
+        return gather(documents, load, list(types.items()))
+
+    def _staged_here(
+        self, rows: DataFrame, storage: Storage | None, load: int, names: tuple[str, ...]
+    ) -> list[str] | None:
+        if self._mode == "spark":
+            return None
+        table = (rows if self._mode == "local" else rows.limit(MOST_ROWS_HERE + 1)).toArrow()
+        if self._mode == "auto" and table.num_rows > MOST_ROWS_HERE:
+            return None
+        return [json.dumps(asdict(stage_rows(storage, load, names, 0, iter(table.to_batches()))))]
+
+    def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+        """See ``Engine``."""
+        return widen(self.spark, storage, snapshot, plan, source)
+
+    def differences(self, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+        """See ``Engine``."""
+        return differences(self.spark, storage, snapshot, source)
+
+    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """See ``Engine``."""
+        return quarantine(self.spark, *given, **named)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether Spark only passes on what one of our own steps raised."""
+    from pyspark.errors import PythonException
+
+    return isinstance(error, PythonException)
+
+
+def engine_of(given: Any, mode: str = "auto") -> Engine:
+    """An engine from what a job is given: one, a Spark session, or a function that starts one."""
+    if isinstance(given, Engine):
+        return given
+    return SparkEngine(given if callable(given) else lambda: given, mode)

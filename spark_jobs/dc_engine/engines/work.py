@@ -1,0 +1,39 @@
+"""The three kinds of work that an engine moves: detect, resolve, compact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dc_engine.detection.compact import Compact, Merge
+from dc_engine.detection.resolve import Resolve
+from dc_engine.detection.sizing import encoders, size_of
+from dc_engine.detection.steps import Encode, Probe, ReportStep
+from dc_engine.detection.work import Work
+from dc_engine.engines.base import Engine, Here
+from dc_engine.state.files import DataFile, data_file
+from dc_engine.state.storage import Storage
+
+Documents = list[dict[str, Any]]
+
+
+def detect(engine: Engine, work: Work) -> Documents:
+    """Run a change through encode, probe and report; returns the report's documents."""
+    tasks, count = engine.tasks(*size_of(work)), encoders(work)
+    steps = (Encode(work, count), (work.probe_tasks, Probe(work)), (work.report_tasks, ReportStep(work)))
+    return tasks.documents(work.storage, count, *steps)
+
+
+def resolve(engine: Engine, work: Work, rows: Sequence[DataFile]) -> Documents:
+    """Find the rows that a load deletes."""
+    tasks, count = engine.tasks(*size_of(work)), encoders(work)
+    step = Resolve(work, tuple(rows), threads=isinstance(tasks, Here))
+    return tasks.documents(work.storage, count, Encode(work, count), (work.probe_tasks, step))
+
+
+def compact(engine: Engine, storage: Storage, merges: Sequence[Merge]) -> list[DataFile]:
+    """Merge files, each merge one task."""
+    entries = sum(file.rows for merge in merges for file in merge.files)
+    size = sum(file.size for merge in merges for file in merge.files)
+    documents = engine.tasks(entries, size).documents(storage, len(merges), Compact(storage, tuple(merges)))
+    return [data_file(one["file"]) for one in documents]

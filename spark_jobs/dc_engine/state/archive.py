@@ -1,0 +1,77 @@
+"""Files of load records: written when a snapshot holds too many, and merged so that there are few of them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.loads import Load, id_hash, load_from
+from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.storage import Storage
+
+_HASH, _PLACE, _GONE, _RECORD = "id_hash", "place", "gone", "record"
+_COLUMNS = (_HASH, "load_id", _PLACE, _GONE, _RECORD)
+_ROW_GROUP = 256
+"""So few records are read to find one."""
+
+
+def read_records(storage: Storage, file: DataFile, wanted: int | None = None) -> list[Load]:
+    """The records of a file in the order of their places; only those of one hash when it is given."""
+    reader = Reader(storage, file)
+    groups = np.arange(len(reader.group_starts) - 1)
+    if wanted is not None:
+        groups = groups[(reader.bounds[:, 0] <= wanted) & (reader.bounds[:, 1] >= wanted)]
+        if not len(groups):
+            return []
+    table = reader.read(groups, [_HASH, _RECORD])
+    if wanted is not None:
+        table = table.filter(pa.array(table.column(_HASH).to_numpy() == wanted))
+    records = [load_from(json.loads(text)) for text in table.column(_RECORD).to_pylist()]
+    return sorted(records, key=lambda one: one.place)
+
+
+def archived(storage: Storage, files: Sequence[DataFile], records: Sequence[Load]) -> list[DataFile]:
+    """The files of records, oldest first, with some records more: the last of them is new.
+
+    It takes in those before it that are not much larger, so each file is at least twice as large as the next.
+    """
+    kept, tables = list(files), [_table(records)]
+    while kept and kept[-1].rows <= 2 * sum(one.num_rows for one in tables):
+        reader = Reader(storage, kept.pop())
+        tables.insert(0, reader.read(range(len(reader.group_starts) - 1), _COLUMNS))
+    table = pa.concat_tables(tables)
+    backwards = table.column(_PLACE).to_numpy()[::-1]
+    newest = table.num_rows - 1 - np.unique(backwards, return_index=True)[1]
+    table = table.take(pa.array(newest))
+    if not kept:  # nothing older is left that they would have to hide
+        table = table.filter(pa.array(~table.column(_GONE).to_numpy(zero_copy_only=False)))
+    return [*kept, _written(storage, table.sort_by(_HASH))] if table.num_rows else kept
+
+
+def _table(records: Sequence[Load]) -> pa.Table:
+    columns = {
+        _HASH: pa.array([id_hash(one.load_id) for one in records], pa.int64()),
+        "load_id": pa.array([one.load_id for one in records], pa.string()),
+        _PLACE: pa.array([one.place for one in records], pa.int64()),
+        _GONE: pa.array([one.gone for one in records], pa.bool_()),
+        _RECORD: pa.array([json.dumps(one.to_dict(), ensure_ascii=False) for one in records], pa.string()),
+    }
+    return pa.table(columns)
+
+
+def _written(storage: Storage, table: pa.Table) -> DataFile:
+    places = table.column(_PLACE).to_numpy()
+    return store_parquet(
+        storage,
+        f"{FileKind.LOADS.folder}/{uuid.uuid4().hex}.parquet",
+        parquet_bytes(table, row_group=_ROW_GROUP, delta=[_HASH, _PLACE]),
+        kind=FileKind.LOADS,
+        load=0,
+        rows=table.num_rows,
+        bounds=(int(places.min()), int(places.max())),
+    )

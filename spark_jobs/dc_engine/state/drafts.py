@@ -1,0 +1,76 @@
+"""Files that were written and are not committed yet, and their commit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dc_engine.errors import DcError
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot, commit
+from dc_engine.state.storage import Storage
+
+MOST_RECENT = 40
+"""So many records of loads, and so many bytes of them, a snapshot holds itself; more go to a file."""
+MOST_BYTES = 48_000
+_KEPT = 8
+"""So many of the newest stay in the snapshot then."""
+
+
+class Drafts(list[DataFile]):
+    """Files that were written and are not committed yet: they go when the work fails."""
+
+    @contextlib.contextmanager
+    def removed_on_failure(self, storage: Storage) -> Iterator[None]:
+        """Remove them when the block fails."""
+        try:
+            yield
+        except BaseException:
+            self.remove_all(storage)
+            raise
+
+    def commit(self, storage: Storage, snapshot: Snapshot) -> None:
+        """Commit a snapshot, and remove those that it does not need.
+
+        When the commit fails they all stay, for it may be done all the same.
+        """
+        archived = self._with_archive(storage, snapshot)
+        written = Drafts(self)
+        self.clear()
+        commit(storage, archived)
+        needed = {file.path for file in archived.files}
+        needed |= {file.path for load in snapshot.recent for file in load.files}
+        Drafts(file for file in written if file.path not in needed).remove_all(storage)
+
+    def remove_all(self, storage: Storage) -> None:
+        """Remove them; what cannot be removed is left for vacuum, since the failure that led here matters more."""
+        for file in self:
+            with contextlib.suppress(DcError):
+                storage.remove(file.path)
+        self.clear()
+
+    def _with_archive(self, storage: Storage, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the records that it cannot hold itself in a file."""
+        recent = snapshot.recent
+        sizes = [len(json.dumps(one.to_dict())) for one in recent]
+        if len(recent) <= MOST_RECENT and sum(sizes) <= MOST_BYTES:
+            return snapshot
+        from dc_engine.state.archive import archived
+
+        kept = 0
+        while kept < _KEPT and sum(sizes[-kept - 1 :]) <= MOST_BYTES // 2:
+            kept += 1
+        old, new = recent[: len(recent) - kept], recent[len(recent) - kept :]
+        files = archived(storage, snapshot.files_of(FileKind.LOADS), old)
+        self += [one for one in files if one not in snapshot.files]
+        others = [one for one in snapshot.files if one.kind is not FileKind.LOADS]
+        return replace(snapshot, recent=new, files=[*others, *files])
+
+
+def needed_files(storage: Storage, snapshot: Snapshot, cache: dict[str, list[Load]] | None = None) -> list[DataFile]:
+    """All files that a snapshot names, itself or by the records of its loads."""
+    loads = snapshot.loads(storage, cache).since()
+    return [*snapshot.files, *(file for load in loads for file in load.files)]

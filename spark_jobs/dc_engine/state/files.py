@@ -1,0 +1,88 @@
+"""The files of a state: which kinds there are, and what is known of each file.
+
+A new kind is declared here and nowhere else: where it lies, who names it, whether it can be made anew from the rows.
+Vacuum, verify, describe, retract and compact go by what is said here; an unknown kind is an error.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dc_engine.errors import StateError
+
+
+class FileKind(enum.StrEnum):
+    """What a file holds. The value is its name in snapshots."""
+
+    folder: str
+    of_load: bool
+    derived: bool
+
+    def __new__(cls, value: str, folder: str, of_load: bool, derived: bool) -> FileKind:
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.folder, kind.of_load, kind.derived = folder, of_load, derived
+        return kind
+
+    # value, folder, named by the record of a load (else by the snapshot), made anew from the rows by a rebuild
+    ROWS = "rows", "rows", False, False
+    DELETES = "deletes", "deletes", False, False
+    DEAD = "dead", "dead", False, False
+    INDEX = "index", "index", False, True
+    LOADS = "loads", "loads", False, False
+    VERDICT = "verdict", "verdicts", True, False
+    VIOLATIONS = "violations", "violations", True, False
+    VIOLATING_ROWS = "violating_rows", "violating_rows", True, False
+
+
+_KINDS = {kind.value: kind for kind in FileKind}
+
+
+class Action(enum.StrEnum):
+    """What made a snapshot."""
+
+    APPLY = "apply"
+    RETRACT = "retract"
+    COMPACT = "compact"
+    VACUUM = "vacuum"
+    REBUILD = "rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One immutable file of the state."""
+
+    path: str
+    kind: FileKind
+    owner: str
+    """The index, or the rule, that it belongs to."""
+    load: int
+    """The number of the load that alone it is of; 0 when it is of several, or of none."""
+    size: int
+    sha256: str
+    rows: int
+    first_row_id: int | None = None
+    bounds: tuple[int, int] | None = None
+    """The smallest and largest sort key in it, so that a reader that looks for others need not open it."""
+    footer: str = ""
+    """A checksum of the part that says where everything else is, of a file that is read in parts."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its JSON form, without what is as usual."""
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in facts.items() if value is not None and value != ""}
+
+
+def data_file(document: Mapping[str, Any]) -> DataFile:
+    """A file from its JSON form."""
+    bounds, kind = document.get("bounds"), _KINDS.get(document["kind"])
+    if kind is None:
+        raise StateError(
+            f"The file {document.get('path')} is of a kind that this version does not know: {document['kind']!r}.",
+            hint="A newer version wrote it: upgrade airflow-dc-provider.",
+        )
+    given = {"owner": "", **document, "kind": kind, "bounds": tuple(bounds) if bounds is not None else None}
+    return DataFile(**given)
