@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from spark_jobs.constraints.model import Nulls, Severity, Tolerance
@@ -107,3 +108,28 @@ def decide(constraints: list[ConstraintVerdict]) -> Decision:
     if "error" in broken:
         return "fail"
     return "warn" if broken else "pass"
+
+
+def masked(verdict: Verdict, columns: Iterable[str]) -> Verdict:
+    """The same verdict without the values of some columns, whatever was shown when it was stored."""
+    hidden = {name.lower() for name in columns}
+    if not hidden:
+        return verdict
+    constraints = [
+        replace(
+            one,
+            samples=[{name: side and _masked_row(side, hidden) for name, side in pair.items()} for pair in one.samples],
+            worst_rows=[_masked_row(row, hidden) for row in one.worst_rows],
+        )
+        for one in verdict.constraints
+    ]
+    return replace(verdict, constraints=constraints)
+
+
+def _masked_row(row: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """A side of a sample, or one of the worst rows: ``row`` and ``values`` hold values by column."""
+    shown = dict(row)
+    for part in ("row", "values"):
+        if shown.get(part):
+            shown[part] = {name: MASKED if name.lower() in hidden else value for name, value in shown[part].items()}
+    return shown
