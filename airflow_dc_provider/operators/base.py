@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, XComArg
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.mapping import is_known_later
 from spark_jobs.errors import DcError, RequestError, did_you_mean
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
@@ -244,13 +245,13 @@ def is_open(value: Any) -> bool:
         return any(is_open(one) for one in value.values())
     if isinstance(value, list | tuple):
         return any(is_open(one) for one in value)
-    return isinstance(value, XComArg)
+    return is_known_later(value)
 
 
 def settled(value: Any) -> Any:
     """A source with a text in place of each result of another task, so that its form can be checked."""
-    if isinstance(value, XComArg):
+    if is_known_later(value):
         return {"path": "later"}
     if isinstance(value, Mapping):
-        return {name: "later" if isinstance(one, XComArg) else one for name, one in value.items()}
+        return {name: "later" if is_known_later(one) else one for name, one in value.items()}
     return value

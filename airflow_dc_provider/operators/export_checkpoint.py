@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
+from airflow_dc_provider.mapping import LOAD_OF_THE_RUN
 from airflow_dc_provider.operators.base import check_folder, is_open
 from spark_jobs.errors import DcError
 
@@ -27,7 +28,8 @@ class DcExportCheckpointOperator(BaseOperator):
     With ``trigger_rule="all_done"`` behind a gate it runs whether that is green or red.
 
     :param state: The folder of the table's state. (templated)
-    :param load_id: The load whose verdict is exported. (templated)
+    :param load_id: The load whose verdict is exported; by default the id of the run, and the map index of a mapped
+        task. (templated)
     :param context_folder: The folder of a Great Expectations file context, an absolute path or an fsspec URI; it is
         made when there is none. (templated)
     :param docs_url: Where the folder of Data Docs' start page is served, for the link on the task. (templated)
@@ -47,7 +49,7 @@ class DcExportCheckpointOperator(BaseOperator):
         *,
         state: str,
         context_folder: str,
-        load_id: str = "{{ run_id }}",
+        load_id: str = LOAD_OF_THE_RUN,
         docs_url: str | None = None,
         keep_runs: int | None = 50,
         keep_days: float | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,15 @@ def arguments(rules: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_load_is_named_after_the_run_unless_told(arguments):
-    assert DcGateOperator(**arguments).load_id == "{{ run_id }}"
+@pytest.mark.parametrize(("map_index", "load_id"), [(-1, "a run"), (None, "a run"), (0, "a run-0"), (12, "a run-12")])
+@pytest.mark.parametrize("native", [False, True])
+def test_the_load_is_named_after_the_run_and_the_map_index_unless_told(arguments, map_index, load_id, native):
+    from airflow.sdk import DAG
+
+    with DAG("d", schedule=None, render_template_as_native_obj=native):
+        operator = DcGateOperator(**{**arguments, "changes": {"path": "/landing"}})
+    operator.render_template_fields({"run_id": "a run", "ti": SimpleNamespace(map_index=map_index)})
+    assert operator.load_id == load_id
 
 
 @pytest.mark.parametrize("value", ["skip", "ask"])
@@ -92,7 +100,7 @@ def test_the_table_is_checked_like_the_changes(arguments):
 @pytest.mark.parametrize("quarantine", ["quarantine/tax", "{{ later }}"])
 def test_a_relative_quarantine_is_refused_before_spark_starts(arguments, quarantine, fake_spark, ti):
     def build_and_run():
-        operator = DcGateOperator(**arguments, quarantine=quarantine)
+        operator = DcGateOperator(**arguments, quarantine=quarantine, load_id="one")
         operator.render_template_fields({"later": "quarantine/tax"})
         operator.execute({"ti": ti})
 
