@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
 from airflow_dc_provider.mapping import LOAD_OF_THE_RUN, check_mapping, is_known_later
-from airflow_dc_provider.operators.base import DcSparkOperator, check_choice, check_folder, is_open, settled
+from airflow_dc_provider.operators.base import (
+    DcSparkOperator,
+    check_choice,
+    check_folder,
+    is_open,
+    load_name,
+    settled,
+)
 from spark_jobs.constraints.files import load_constraints, to_mapping
 from spark_jobs.errors import DcError
 from spark_jobs.request import Request
@@ -106,10 +113,12 @@ class DcGateOperator(DcSparkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, say what it found, and raise when the gate is closed."""
         from airflow_dc_provider.report import summary, verdict_lines, violation_message, warning_message
-        from spark_jobs.verdict import Verdict
+        from spark_jobs.verdict import Verdict, masked
 
         request = self._request(context)
-        verdict = Verdict.from_dict(self.run_job(context, request.to_dict(), job="apply_load"))
+        document = self.run_job(context, request.to_dict(), job="apply_load")
+        # A stored verdict may be of a time when less was masked.
+        verdict = masked(Verdict.from_dict(document), request.mask)
         result = summary(verdict, request.state)
         # Before anything is raised: a failed task keeps what it has pushed.
         context["ti"].xcom_push(key="verdict", value=result)
@@ -119,7 +128,7 @@ class DcGateOperator(DcSparkOperator):
         for line in verdict_lines(verdict, request.state):
             self.log.info("%s", line)
         if closes(verdict, self.on_violation):
-            message = violation_message(verdict, request.state)
+            message = violation_message(verdict, request.state, retried=self.retry_on_violation)
             # Airflow's log page keeps the lines of a record, but runs those of an exception together.
             self.log.error("%s", message)
             raise (DcViolationRetryError if self.retry_on_violation else DcViolationError)(message, result)
@@ -148,12 +157,12 @@ class DcGateOperator(DcSparkOperator):
             rules = to_mapping(load_constraints(self._constraint_source()))
             return Request.from_mapping({**self._document(), "constraints": rules})
         except DcError as error:
-            raise DcGateError(error.message, hint=error.hint) from error
+            raise DcGateError.told(error.message, error.hint) from None
 
     def _document(self) -> dict[str, Any]:
         return {
             "state": self.state,
-            "load_id": str(self.load_id),
+            "load_id": load_name(self.load_id),
             "changes": self.changes,
             "constraints": self.constraints,
             "max_listed": self.max_listed,
@@ -179,6 +188,8 @@ class DcGateOperator(DcSparkOperator):
         if self.quarantine is not None and not is_open(self.quarantine):
             check_folder("quarantine", self.quarantine)
         later: dict[str, Any] = {"changes": settled(self.changes), "table": settled(self.table)}
+        if is_open(self.load_id):
+            later["load_id"] = "later"
         for name, stand_in in (("state", "later"), ("constraints", "later"), ("quarantine", "later"), ("mask", ())):
             if is_known_later(getattr(self, name)):
                 later[name] = stand_in

@@ -30,7 +30,10 @@ answer = json.loads((here / "answer.json").read_text())
 arguments = sys.argv[1:]
 after = lambda name: arguments[arguments.index(name) + 1] if name in arguments else None
 engine = (after("--py-files") or "").split(",")[-1]
+options = Path(after("--state-options") or "none")
 call = {{
+    "state_options": json.loads(options.read_text()) if options.exists() else None,
+    "modes": [oct(one.stat().st_mode)[-3:] for one in (options, options.parent) if options.exists()],
     "arguments": arguments,
     "request": json.loads(Path(after("--request")).read_text()),
     "engine_was_there": Path(engine).is_file(),
