@@ -39,7 +39,7 @@ class StateAccess:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def hand_over(self, folder: Path) -> Path | None:
-        """Write them for the job, into a folder that only this user may enter, as a file that only he may read."""
+        """Write them for the job: a file that only this user may read, in a folder that only this user may enter."""
         if not self.options:
             return None
         path = folder / "state-options.json"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task, task_group
+from hypothesis import given
+from hypothesis import strategies as st
 
+from airflow_dc_provider.mapping import LOAD_OF_THE_RUN
 from airflow_dc_provider.operators.gate import DcGateOperator
 from spark_jobs.errors import RequestError
 
@@ -142,6 +147,38 @@ class TestExpand:
         DcGateOperator.partial(**fixed).expand(changes=[A, B])
         again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         assert again.get_task("gate").task_type == "DcGateOperator"
+
+
+LOAD_IDS = {"x": "x", "y": "y", "{{ ds }}": "D", "{{ ti.map_index }}": None, LOAD_OF_THE_RUN: None}
+"""Load ids, and what they come to; None: another one for each map index."""
+STATES = ["/state/a", "/state/b"]
+MAPPED = {"load_id": list(LOAD_IDS), "state": STATES, "max_samples": [1, 2]}
+
+
+def few(name: str) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(MAPPED[name]), min_size=1, max_size=3)
+
+
+@given(
+    st.sets(st.sampled_from(list(MAPPED)), min_size=1).flatmap(
+        lambda names: st.fixed_dictionaries({name: few(name) for name in sorted(names)})
+    ),
+    st.sampled_from(list(LOAD_IDS)),
+    st.booleans(),
+)
+def test_a_mapping_is_refused_just_when_two_gates_would_share_a_load(mapped, load_id, in_a_list):
+    own = {"load_id": load_id, "state": STATES[0]}
+    fixed = {name: value for name, value in own.items() if name not in mapped}
+    tasks = [dict(zip(mapped, one, strict=True)) for one in itertools.product(*mapped.values())]
+    loads = [{**own, **one} for one in tasks]
+    names = [(one["state"], LOAD_IDS[one["load_id"]] or index) for index, one in enumerate(loads)]
+    cannot_vary = not {"load_id", "state"} & set(mapped) and LOAD_IDS[load_id] is not None
+    refused = cannot_vary or len(set(names)) < len(names)
+    rules = {"version": 1, "table": "t", "constraints": [{"name": "a", "unique": ["b"]}]}
+    with DAG("d", schedule=None):
+        partial = DcGateOperator.partial(task_id="gate", constraints=rules, changes=A, **fixed)
+        with pytest.raises(RequestError, match="is mapped, but") if refused else nullcontext():
+            partial.expand_kwargs(tasks) if in_a_list else partial.expand(**mapped)
 
 
 class TestGroup:
