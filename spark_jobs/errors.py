@@ -52,6 +52,13 @@ class UnexpectedError(DcError):
     """Something that was not foreseen, in words that show no value of a masked column."""
 
 
+def escaped(text: str) -> str:
+    """A text on one line, with what does not print escaped: quoted in a log, it cannot forge a line of it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
     """A hint that names the nearest candidate; without one, lists them all."""
     names = sorted(set(candidates))

@@ -19,7 +19,7 @@ from spark_jobs.describing import describe
 from spark_jobs.errors import ConflictError, RequestError, StateError, did_you_mean
 from spark_jobs.job import State, run
 from spark_jobs.masking import without_values
-from spark_jobs.request import Changes, read_source
+from spark_jobs.request import Changes, check_load_id, read_source
 from spark_jobs.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers
 from spark_jobs.state.storage import Storage
 from spark_jobs.state.vacuuming import vacuum
@@ -58,6 +58,8 @@ class Maintenance:
         for name in ("state", "load_id"):
             if name in known and not (isinstance(facts.get(name), str) and facts[name].strip()):
                 raise RequestError(f"A request to {action} needs '{name}', a non-empty text.")
+        if "load_id" in known:
+            check_load_id(facts["load_id"])
         for name, least in (("keep_snapshots", 1), ("grace_hours", 0)):
             value = facts.get(name, least)
             if not isinstance(value, int | float) or isinstance(value, bool) or value < least:
