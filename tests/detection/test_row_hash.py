@@ -226,6 +226,15 @@ def test_a_variant_has_one_hash_in_every_zone_and_order_of_keys(spark: SparkSess
     assert codes[0] == codes[1] != codes[2]
 
 
+def test_the_hash_of_a_row_is_part_of_the_format(spark: SparkSession) -> None:
+    """A state of today is read by other versions: these numbers never change (docs/state-format.md)."""
+    row = "1L as id, null as boss, '10115' as zip, 'Berlin' as city, 90 as salary, 'Ada' as name"
+    nested = "array(named_struct('a', map('k', 1.5d), 'b', null), null) as nested"
+    for sql, expected in ((row, -4453929884303617916), (f"{row}, {nested}", 7621604425648599255)):
+        frame = spark.sql(f"select {sql}")
+        assert frame.select(row_hash(frame, "_dc_hash_a")).collect()[0][0] == expected
+
+
 def test_fields_that_differ_only_by_case_are_refused_with_their_column(spark: SparkSession) -> None:
     frame = spark.sql("select array(named_struct('id', 1, 'ID', 2)) as odd")
     with pytest.raises(SchemaError, match="Column 'odd' has fields 'id' and 'ID', which Spark cannot tell apart"):
