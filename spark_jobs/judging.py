@@ -11,8 +11,8 @@ import numpy as np
 from spark_jobs.constraints.model import Constraint, ConstraintSet, Tolerance
 from spark_jobs.constraints.printer import formula
 from spark_jobs.detection.codes import whole
-from spark_jobs.detection.report import json_rows
 from spark_jobs.detection.rows import load_of, take_rows
+from spark_jobs.detection.shown import json_rows
 from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
 from spark_jobs.verdict import MASKED, ConstraintVerdict, within

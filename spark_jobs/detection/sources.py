@@ -91,7 +91,7 @@ def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
             text = f"cast(null as {'int' if months else spark_type})"
         else:
             actual = quoted(field.name)
-            text = f"extract(year from {actual}) * 12 + extract(month from {actual})" if months else actual
+            text = f"cast(cast({actual} as interval month) as int)" if months else actual
         chosen.append(f.expr(text).alias(kept_name(place)))
     return chosen
 
