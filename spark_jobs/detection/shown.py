@@ -7,7 +7,6 @@ year 9999, its texts must be UTF-8, and a value of a table may be anything: noth
 from __future__ import annotations
 
 import codecs
-import json
 import math
 from collections.abc import Mapping
 from datetime import date, timedelta
@@ -33,11 +32,6 @@ def json_rows(columns: Mapping[str, pa.Array], most: int = MOST_OF_ROW) -> list[
     """Rows of values as JSON can carry them; a row of more than ``most`` characters gets a share for each value."""
     rows = zip(*columns.values(), strict=True)
     return [dict(zip(columns, _shown_row(row, most), strict=True)) for row in rows]
-
-
-def json_size(value: Any) -> int:
-    """How many bytes a value has in a verdict."""
-    return len(json.dumps(value, ensure_ascii=False, indent=1).encode())
 
 
 def _shown_row(row: tuple[pa.Scalar, ...], most: int) -> list[Any]:
