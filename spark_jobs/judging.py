@@ -150,7 +150,7 @@ def bounded(
 def _size(shown: Mapping[str, Any]) -> int:
     """How many bytes a sample has in a stored verdict."""
     text = json.dumps(shown, ensure_ascii=False, indent=1)
-    return len(text.encode()) + _INDENT * (text.count("\n") + 1)
+    return len(text.encode()) + _INDENT * (text.count("\n") + 1) + len(",\n")
 
 
 def _judge_one(

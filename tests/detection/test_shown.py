@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.detection.shown import MOST_OF_NAME, MOST_OF_ROW, MOST_OF_VALUE, json_rows
@@ -156,6 +156,7 @@ def _broken(name: str, text: str, samples: int) -> ConstraintVerdict:
     st.lists(st.tuples(st.text(max_size=50), st.integers(0, 20)), max_size=20),
     st.integers(0, 20_000),
 )
+@example([("", 0), ("", 11), ("", 20), ("", 20)], 16_269)
 def test_samples_of_all_constraints_share_the_room_of_a_verdict(sizes: list[tuple[str, int]], most: int) -> None:
     verdicts = [_broken(f"rule {place}", text, samples) for place, (text, samples) in enumerate(sizes)]
     kept, notes = bounded(verdicts, most)
