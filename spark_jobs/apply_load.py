@@ -167,7 +167,7 @@ class _Application:
     ) -> tuple[Verdict, Snapshot]:
         """Find what the load violates, judge it, and make the snapshot that is to be committed."""
         from spark_jobs.changing import changed, compacted, probe
-        from spark_jobs.judging import RowNames, judge
+        from spark_jobs.judging import RowNames, bounded, judge
 
         request, number = self.request, current.number + 1
         before, older = self._without_old_attempt(current, applied)
@@ -196,7 +196,8 @@ class _Application:
             rows = [*after.files_of("rows"), *staged.inserts]
             load_ids = {one.number: one.load_id for one in after.loads} | {number: request.load_id}
             names = RowNames(self.storage, rows, plan.key, load_ids, request.mask)
-            constraints = judge(self.constraint_set, findings, carried, staged.inserted, request.max_samples, names)
+            judged = judge(self.constraint_set, findings, carried, staged.inserted, request.max_samples, names)
+            constraints, left_out = bounded(judged)
         decision = decide(constraints)
         discarded = decision == "fail" and request.rejected_load == "discard"
         deleted = change.deleted.get(number, 0)
@@ -210,7 +211,7 @@ class _Application:
             constraints=constraints,
             dependencies={"invalidated": [], "added": [], "valid": 0},
             seconds=self.clock.total,
-            notes=notes,
+            notes=[*notes, *left_out],
             replaced=applied is not None,
             discarded=discarded,
             columns=dict(zip(plan.columns, plan.types, strict=True)),

@@ -20,9 +20,9 @@ from spark_jobs.detection.codes import codes_of, combine, whole
 from spark_jobs.detection.encode import GONE
 from spark_jobs.detection.parquet import parquet_bytes, store_parquet
 from spark_jobs.detection.plan import ROW_HASH, Group, Plan
-from spark_jobs.detection.report import json_rows
 from spark_jobs.detection.rows import ROW_ID, take_rows
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, find_entries
+from spark_jobs.detection.shown import MOST_OF_NAME, json_rows
 from spark_jobs.detection.steps import PASSED_ON
 from spark_jobs.detection.work import Work, received
 from spark_jobs.errors import DcError
@@ -91,7 +91,7 @@ class Resolve:
             "deleted": len(match.delete),
             "replaced": len(match.replaced),
             "missing": missing.num_rows,
-            "named": json_rows({name: whole(named.column(name)) for name in named.column_names}),
+            "named": json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME),
         }
 
     def _match(self, gone: pa.Table, new: pa.Table) -> _Match:

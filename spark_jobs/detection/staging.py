@@ -20,6 +20,7 @@ import pyarrow as pa
 from spark_jobs.detection.parquet import Builder, store_parquet
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import LOAD_BITS
+from spark_jobs.detection.shown import MOST_OF_NAME
 from spark_jobs.errors import ChangesError, DcError
 from spark_jobs.state.snapshots import DataFile, data_file
 from spark_jobs.state.storage import Storage
@@ -98,15 +99,22 @@ def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
     place = batch.schema.get_field_index(CHANGE_TYPE)
     if place < 0:
         return None
-    kinds = batch.column(place).to_pylist()
+    given = batch.column(place)
+    if not (pa.types.is_string(given.type) or pa.types.is_large_string(given.type)):
+        raise ChangesError(
+            f"The changes have a column {CHANGE_TYPE} of type {given.type}.",
+            hint=f"It is a text, one of {', '.join(_DELETES)}, as in a change data feed.",
+        )
+    kinds = given.cast(pa.large_binary()).to_pylist()  # which any text can be
+    deletes = {kind.encode(): is_delete for kind, is_delete in _DELETES.items()}
     for kind in set(kinds):
-        if kind not in _DELETES:
-            shown = "NULL" if kind is None else f"'{kind}'"
+        if kind not in deletes:
+            shown = "NULL" if kind is None else f"'{kind[:MOST_OF_NAME].decode(errors='backslashreplace')}'"
             raise ChangesError(
                 f"The changes have a row whose {CHANGE_TYPE} is {shown}.",
                 hint=f"It is one of {', '.join(_DELETES)}, as in a change data feed.",
             )
-    return np.array([_DELETES[kind] for kind in kinds], bool)
+    return np.array([deletes[kind] for kind in kinds], bool)
 
 
 class _Share:

@@ -15,9 +15,9 @@ from spark_jobs.detection.hashing import range_of
 from spark_jobs.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
 from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally, count_pairs, violating_rows
-from spark_jobs.detection.report import json_rows
 from spark_jobs.detection.rows import ROW_ID, is_in
 from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries
+from spark_jobs.detection.shown import MOST_OF_NAME, json_rows
 from spark_jobs.detection.work import Work, send
 from spark_jobs.errors import StateError
 
@@ -210,7 +210,7 @@ def _check_keys(group: Group, probe: _Probe) -> Iterator[pa.RecordBatch]:
         return
     shown = np.concatenate([twice, new_places])[:MOST_NAMED]
     rows = new.table.take(pa.array(new.first[shown])).select(key)
-    names = json_rows({name: whole(rows.column(name)) for name in key})
+    names = json_rows({name: whole(rows.column(name)) for name in key}, MOST_OF_NAME)
     owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(old_places[:MOST_NAMED])]
     facts = {"twice": len(twice), "present": len(new_places), "keys": names, "owners": owners}
     yield send(0, "keys", facts)
