@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+_MAX_MESSAGE = 2_000
+
 
 class DcError(Exception):
     """Base of all errors that say in a sentence what is wrong with the input, the state or the request."""
@@ -46,6 +48,11 @@ class StateError(DcError):
 
 class ConflictError(StateError):
     """Another writer committed first."""
+
+
+def clipped(message: str) -> str:
+    """A message that people can read, although it repeats what somebody gave."""
+    return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}... (cut here)."
 
 
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OPTIONS_VARIABLE = "DC_STATE_OPTIONS"
 """The environment variable with the fsspec options of the state's filesystem, a JSON object."""
+_REQUEST_HINT = 'A request is one JSON object, for instance {"state": "...", "load_id": "...", "changes": {...}, ...}.'
 
 
 @dataclass(slots=True)
@@ -88,12 +89,14 @@ class State:
         """A JSON document from a path, a URI, or ``-`` for standard input."""
         try:
             text = sys.stdin.read() if source == "-" else self._open(source, "rt")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"The request {source} cannot be read: {error}.") from error
         try:
             return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise RequestError(f"The request {source} is not JSON: {error}.") from error
+        except RecursionError:
+            raise RequestError(f"The request {source} is nested too deeply.", hint=_REQUEST_HINT) from None
+        except ValueError as error:  # also of a number that has thousands of digits
+            raise RequestError(f"The request {source} is not JSON: {error}.", hint=_REQUEST_HINT) from error
 
     def _open(self, source: str, mode: str) -> str:
         import fsspec
@@ -117,7 +120,7 @@ def _state_options() -> dict[str, Any]:
     text = os.environ.pop(OPTIONS_VARIABLE, "")
     try:
         options = json.loads(text or "{}")
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         options = None
     if not isinstance(options, dict):
         raise RequestError(f"The environment variable {OPTIONS_VARIABLE} is not a JSON object.")
