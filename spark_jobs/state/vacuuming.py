@@ -14,7 +14,18 @@ from datetime import UTC, datetime, timedelta
 from spark_jobs.state.snapshots import Snapshot, commit, read_snapshot, snapshot_numbers, snapshot_path
 from spark_jobs.state.storage import Listed, Storage
 
-_FOLDERS = ("snapshots", "rows", "deletes", "dead", "index", "violations", "violating_rows", "verdicts", "runs")
+_FOLDERS = (
+    "snapshots",
+    "rows",
+    "deletes",
+    "dead",
+    "index",
+    "violations",
+    "violating_rows",
+    "verdicts",
+    "runs",
+    "waiting",
+)
 """What a state keeps its files in; whatever else lies in its folder is somebody else's."""
 _EXCHANGED = timedelta(days=1)
 """How long the documents between Airflow and a job stay at least: the one that asked for this is among them."""

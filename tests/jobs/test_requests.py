@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_jobs.apply_load import main
+from spark_jobs.errors import RequestError
 from spark_jobs.job import OPTIONS_VARIABLE
+from spark_jobs.request import Request
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,12 @@ def test_options_of_the_state_that_are_no_json_object_are_an_error(
     result = tmp_path / "result.json"
     assert main(["--request", "-", "--result", str(result)]) == 1
     assert json.loads(result.read_text())["error"]["message"].endswith(f"{OPTIONS_VARIABLE} is not a JSON object.")
+
+
+@pytest.mark.parametrize("value", [-1, "60", True, None, float("nan"), float("inf")])
+def test_a_time_to_wait_that_is_no_number_is_refused(value: Any) -> None:
+    request = {"state": "s", "load_id": "l", "changes": {"path": "p"}, "constraints": "c.yml"}
+    assert Request.from_mapping(request).max_wait_seconds == 3600
+    assert Request.from_mapping(request | {"max_wait_seconds": 0.5}).max_wait_seconds == 0.5
+    with pytest.raises(RequestError, match="'max_wait_seconds' must be a number of at least 0"):
+        Request.from_mapping(request | {"max_wait_seconds": value})
