@@ -47,7 +47,15 @@ class StateError(DcError):
 
 
 class ConflictError(StateError):
-    """Another writer committed first."""
+    """Another writer committed first: what was to be committed certainly was not."""
+
+
+class NoSpaceError(StateError):
+    """A file certainly was not written, because there is no space for it."""
+
+
+class UnfitStoreError(StateError):
+    """A filesystem cannot create files exclusively: nothing was committed to it, and nothing can be."""
 
 
 def clipped(message: str) -> str:

@@ -110,7 +110,7 @@ def stage(
     for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
         staged = stage_rows(storage, load, columns, number, iter(part.to_batches()))
         documents.append(json.dumps(asdict(staged)))
-    return gather(documents, load, list(types.items()))
+    return gather(documents, storage, load, list(types.items()))
 
 
 def _arrow_type(changes: Source, name: str) -> pa.DataType:
