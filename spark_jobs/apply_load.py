@@ -26,12 +26,13 @@ from spark_jobs.continuity import (
     check_table,
     check_types,
 )
-from spark_jobs.errors import ChangesError, ConflictError, ConstraintError, DcError, StateError
+from spark_jobs.errors import ChangesError, ConstraintError, DcError
 from spark_jobs.job import Clock, State, run
 from spark_jobs.masking import without_values
 from spark_jobs.request import Request
-from spark_jobs.state.snapshots import DataFile, Load, Snapshot, read_current, snapshot_numbers
+from spark_jobs.state.snapshots import DataFile, Load, Snapshot, read_current
 from spark_jobs.state.storage import Storage
+from spark_jobs.state.turns import take_turns
 from spark_jobs.stored import verdict_of
 from spark_jobs.verdict import Verdict, decide
 
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from spark_jobs.judging import Findings
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
-_TRIES = 5
-"""How often a load is tried when others commit at the same time."""
 
 
 def apply_load(
@@ -63,17 +62,12 @@ def apply_load(
     storage = Storage(request.state, storage_options)
     storage.check_exclusive()
     clock = Clock()
-    for left in reversed(range(_TRIES)):
-        numbers = snapshot_numbers(storage)
-        try:
-            return _Application(spark, request, storage, clock).apply()
-        except StateError as error:
-            # Another writer committed, or took away what only older snapshots needed: do the work again on top of it.
-            overtaken = isinstance(error, ConflictError) or snapshot_numbers(storage) != numbers
-            if not left or not overtaken:
-                raise
-            log.warning("%s The load is checked again on top of that.", error.message)
-    raise AssertionError("the last try returns or raises")
+    return take_turns(
+        storage,
+        f"apply {request.load_id}",
+        lambda: _Application(spark, request, storage, clock).apply(),
+        max_wait_seconds=request.max_wait_seconds,
+    )
 
 
 class _Application:

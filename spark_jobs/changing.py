@@ -12,7 +12,7 @@ from spark_jobs.detection.compact import depth, merges_of, small_runs
 from spark_jobs.detection.plan import Plan, identity_group, make_plan
 from spark_jobs.detection.rows import load_of
 from spark_jobs.detection.spark import compact, detect, make_work
-from spark_jobs.errors import ChangesError, DcError
+from spark_jobs.errors import ChangesError, ConflictError, DcError, NoSpaceError, UnfitStoreError
 from spark_jobs.history import Change, is_newest, needs_replay, rewrite, without_newest
 from spark_jobs.indexing import index_rows
 from spark_jobs.judging import Findings, add_up
@@ -41,11 +41,15 @@ class Drafts(list[DataFile]):
     def commit(self, storage: Storage, snapshot: Snapshot) -> None:
         """Commit a snapshot, and remove those that it does not need.
 
-        When the commit fails they all stay, for it may be done all the same.
+        They all go when it certainly was not committed. Otherwise they stay, for it may be done all the same.
         """
         written = Drafts(self)
         self.clear()
-        commit(storage, snapshot)
+        try:
+            commit(storage, snapshot)
+        except (ConflictError, NoSpaceError, UnfitStoreError):
+            written.remove_all(storage)
+            raise
         needed = needed_files(snapshot)
         Drafts(file for file in written if file.path not in needed).remove_all(storage)
 

@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+_MAX_MESSAGE = 2_000
+
 
 class DcError(Exception):
     """Base of all errors that say in a sentence what is wrong with the input, the state or the request."""
@@ -45,7 +47,20 @@ class StateError(DcError):
 
 
 class ConflictError(StateError):
-    """Another writer committed first."""
+    """Another writer committed first: what was to be committed certainly was not."""
+
+
+class NoSpaceError(StateError):
+    """A file certainly was not written, because there is no space for it."""
+
+
+class UnfitStoreError(StateError):
+    """A filesystem cannot create files exclusively: nothing was committed to it, and nothing can be."""
+
+
+def clipped(message: str) -> str:
+    """A message that people can read, although it repeats what somebody gave."""
+    return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}... (cut here)."
 
 
 class UnexpectedError(DcError):

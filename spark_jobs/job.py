@@ -22,6 +22,8 @@ from spark_jobs.verdict import SCHEMA_VERSION
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_REQUEST_HINT = 'A request is one JSON object, for instance {"state": "...", "load_id": "...", "changes": {...}, ...}.'
+
 
 @dataclass(slots=True)
 class Clock:
@@ -100,12 +102,14 @@ class State:
         """A JSON document from a path, a URI, or ``-`` for standard input."""
         try:
             text = sys.stdin.read() if source == "-" else self._open(source, "rt")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"The request {source} cannot be read: {error}.") from error
         try:
             return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise RequestError(f"The request {source} is not JSON: {error}.") from error
+        except RecursionError:
+            raise RequestError(f"The request {source} is nested too deeply.", hint=_REQUEST_HINT) from None
+        except ValueError as error:  # also of a number that has thousands of digits
+            raise RequestError(f"The request {source} is not JSON: {error}.", hint=_REQUEST_HINT) from error
 
     def _open(self, source: str, mode: str) -> str:
         import fsspec
@@ -142,7 +146,7 @@ def _state_options(path: str | None) -> dict[str, Any]:
         logging.getLogger(__name__).warning("%s, which may hold credentials, cannot be removed: %s", path, error)
     try:
         options = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         options = None
     if not isinstance(options, dict):
         raise RequestError(f"The file {path} with the options of the state's filesystem is not a JSON object.")

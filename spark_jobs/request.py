@@ -10,6 +10,7 @@ from spark_jobs.errors import RequestError, did_you_mean, escaped
 
 MAX_LOAD_ID = 300
 """Room for an Airflow run's id, of at most 250 characters, and a map index."""
+MAX_WAIT_SECONDS = 3_600
 _SOURCES = ("path", "table", "sql")
 _CHOICES = {
     "rejected_load": ("keep", "discard"),
@@ -55,6 +56,8 @@ class Request:
     """What an insert of a key that is present is: ``error``, or ``replace``: an update."""
     table: Changes | None = None
     """The whole table as it was before this load, for constraints that the state has no columns for."""
+    max_wait_seconds: float = MAX_WAIT_SECONDS
+    """How long to go on trying while others commit to the same state first."""
     quarantine: str | None = None
     """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
 
@@ -78,6 +81,7 @@ class Request:
             facts["table"] = read_source("table", facts["table"])
         for name, least in (("max_listed", 0), ("max_samples", 0)):
             _check_count(name, facts.get(name, least), least)
+        check_number("max_wait_seconds", facts.get("max_wait_seconds", 0), 0)
         facts["mask"] = read_names("mask", facts.get("mask", ()))
         for name, known in _CHOICES.items():
             _check_choice(name, facts.get(name, known[0]), known)
@@ -153,6 +157,12 @@ def _check_text(where: str, name: str, value: Any) -> None:
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
+
+
+def check_number(name: str, value: Any, least: float) -> None:
+    """Refuse what is not a number of at least so much."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < float("inf"):
+        raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
 
 
 def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:

@@ -89,7 +89,7 @@ def _run_stage(
             f"The changes ({source}) cannot be read: {told(error, mask)}",
             hint="The source was found, but reading its rows failed; the Spark log has the details.",
         ) from (None if mask else error)
-    return gather([row["document"] for row in collected], stage.load, list(types.items()))
+    return gather([row["document"] for row in collected], stage.storage, stage.load, list(types.items()))
 
 
 def spread_of(plan: Plan, index_files: Mapping[str, tuple[DataFile, ...]], rows: int) -> dict[int, Spread]:

@@ -27,6 +27,7 @@ from spark_jobs.state.storage import Storage
 
 ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
 CHANGE_TYPE = "_change_type"
+_KINDS = ("inserted", "deleted")
 FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
 """The columns that a change data feed adds to those of the table."""
 _DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
@@ -68,19 +69,26 @@ class Stage:
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        try:
-            staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
-        except DcError as error:
-            nothing = Part([], 0, [0, 0])
-            staged = Staged(partition, nothing, nothing, error.to_dict())
+        staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(asdict(staged))]})
 
 
 def stage_rows(
     storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Staged:
-    """Write the first columns of some rows, under these names, and the hash of the whole row to the state."""
+    """Write the first columns of some rows, under these names, and the hash of the whole row to the state.
+
+    An error is part of what comes back, with the files that were written before it.
+    """
     inserted, deleted = _Share(storage, load, "rows"), _Share(storage, load, "deletes")
+    try:
+        _add_rows(inserted, deleted, columns, batches)
+        return Staged(partition, inserted.finish(), deleted.finish())
+    except DcError as error:
+        return Staged(partition, inserted.so_far, deleted.so_far, error.to_dict())
+
+
+def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> None:
     for batch in batches:
         hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
         kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])
@@ -91,7 +99,6 @@ def stage_rows(
         for share, mine in ((inserted, ~gone), (deleted, gone)):
             chosen = pa.array(mine)
             share.add(kept.filter(chosen), [one.filter(chosen) for one in hashes])
-    return Staged(partition, inserted.finish(), deleted.finish())
 
 
 def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
@@ -133,7 +140,13 @@ class _Share:
             self._writer.add(rows)
 
     def finish(self) -> Part:
-        return Part(self._writer.finish() if self._writer else [], self._rows, self._sums)
+        if self._writer:
+            self._writer.finish()
+        return self.so_far
+
+    @property
+    def so_far(self) -> Part:
+        return Part(self._writer.files if self._writer else [], self._rows, self._sums)
 
 
 class _Writer:
@@ -141,7 +154,7 @@ class _Writer:
 
     def __init__(self, storage: Storage, load: int, kind: str) -> None:
         self._storage, self._load, self._kind = storage, load, kind
-        self._files: list[DataFile] = []
+        self.files: list[DataFile] = []
         self._waiting: list[pa.RecordBatch] = []
         self._builder: Builder | None = None
 
@@ -167,13 +180,12 @@ class _Writer:
             return
         path = f"{self._kind}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
         data, rows = self._builder.finish(), self._builder.rows
-        self._files.append(store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=rows))
+        self.files.append(store_parquet(self._storage, path, data, kind=self._kind, load=self._load, rows=rows))
         self._builder = None
 
-    def finish(self) -> list[DataFile]:
+    def finish(self) -> None:
         self._flush()
         self._close()
-        return self._files
 
 
 def canonical(table: pa.Table) -> pa.Table:
@@ -207,16 +219,23 @@ class StagedLoad:
     fingerprint: str
 
 
-def gather(documents: Sequence[str], load: int, columns: Sequence[tuple[str, str]]) -> StagedLoad:
-    """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types)."""
+def gather(
+    documents: Sequence[str], storage: Storage | None, load: int, columns: Sequence[tuple[str, str]]
+) -> StagedLoad:
+    """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types).
+
+    An error among it is raised, and what all tasks wrote is removed.
+    """
     parts = sorted(map(json.loads, documents), key=lambda one: one["partition"])
-    for part in parts:
-        if part["error"]:
-            raise_from(part["error"])
+    for failed in (part for part in parts if part["error"]):
+        if storage:
+            for file in (file for part in parts for kind in _KINDS for file in part[kind]["files"]):
+                storage.remove(file["path"])
+        raise_from(failed["error"])
     files: list[list[DataFile]] = []
     counts: list[int] = []
     marks: list[str] = []
-    for kind, first_id in (("inserted", load << LOAD_BITS), ("deleted", 0)):
+    for kind, first_id in zip(_KINDS, (load << LOAD_BITS, 0), strict=True):
         files.append(_numbered([data_file(file) for part in parts for file in part[kind]["files"]], first_id))
         counts.append(sum(part[kind]["rows"] for part in parts))
         sums = [sum(part[kind]["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]
