@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +28,26 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
 
 
-def codes_of(arrays: Sequence[pa.Array], family: str, *, ordered: bool) -> list[np.ndarray]:
+def take(table: pa.Table, places: np.ndarray) -> pa.Table:
+    """Some rows of a table. Arrow would first put a table of several chunks together, and copy all of it."""
+    parts = table.to_batches()
+    if len(parts) < 2 or not len(places):
+        return table.take(pa.array(places))
+    starts = np.cumsum([0, *(part.num_rows for part in parts)])
+    part_of = np.searchsorted(starts, places, side="right") - 1
+    order = np.argsort(part_of, kind="stable")
+    bounds = np.searchsorted(part_of[order], np.arange(len(parts) + 1))
+    found = [
+        part.take(pa.array(places[order[first:end]] - start))
+        for part, start, (first, end) in zip(parts, starts, pairwise(bounds), strict=False)
+        if end > first
+    ]
+    return pa.Table.from_batches(found).combine_chunks().take(pa.array(np.argsort(order)))
+
+
+def codes_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str, *, ordered: bool) -> list[np.ndarray]:
     """Codes of several arrays in one order (in any one-to-one coding when not ``ordered``)."""
-    values = [comparable(array, family) for array in arrays]
+    values = [comparable(chunk, family) for array in arrays for chunk in _chunks(array)]
     if _are_long(values):
         codes = _ranks(values)
     else:
@@ -41,6 +59,10 @@ def codes_of(arrays: Sequence[pa.Array], family: str, *, ordered: bool) -> list[
             position[_sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
             codes = position[codes]
     return np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return [array] if isinstance(array, pa.Array) else array.chunks or [pa.nulls(0, array.type)]
 
 
 def _are_long(values: Sequence[pa.Array]) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.detection.codes import combine, whole
+from spark_jobs.detection.codes import combine, take, whole
 from spark_jobs.detection.encode import GONE
 from spark_jobs.detection.frames import Frame, make_frames
 from spark_jobs.detection.hashing import range_of
@@ -17,12 +17,10 @@ from spark_jobs.detection.plan import ConstraintPlan, Group, IndexPlan
 from spark_jobs.detection.probe import Blocks, Counted, Tally, count_pairs, violating_rows
 from spark_jobs.detection.report import json_rows
 from spark_jobs.detection.rows import ROW_ID, is_in
-from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries
+from spark_jobs.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries, write_run
 from spark_jobs.detection.work import Work, send
 from spark_jobs.errors import StateError
 
-ENTRIES = "entries "
-"""The kind of message that carries new entries of an index; its id follows."""
 MOST_NAMED = 5
 """How many rows an error names."""
 _ROWS_PER_REPORT = 2**20
@@ -46,11 +44,13 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         if probe.gone.new_t.size or probe.gone.new_s.size:
             yield from _removed(constraint.number, count_pairs(constraint, probe.gone))
     for index in work.writes(group) if probe.new.pairs_new else []:
-        task = unit * work.report_tasks // work.spread[group.number].units
-        for blocks, sign in ((probe.new, 1), (probe.gone, -1)):
-            frame = blocks.new_t if index == group.t_index else blocks.new_s
-            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
-                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns, sign))
+        entries = [
+            _entries(blocks.new_t if index == group.t_index else blocks.new_s, group.columns, sign)
+            for blocks, sign in ((probe.new, 1), (probe.gone, -1))
+        ]
+        added = pa.concat_tables(entries)
+        if added.num_rows:  # where t and s lie in different blocks, a unit may have rows in one role only
+            yield send(0, "run", {"file": asdict(write_run(work.storage, index.id, work.runs_of, added))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +253,10 @@ def _old_origin(frame: Frame, old: _Old) -> Origin:
 
 def _entries(frame: Frame, columns: Sequence[str], sign: int) -> pa.Table:
     """The projections of new rows (or, with the sign -1, of deleted ones) as entries of an index."""
-    ids = _row_ids(frame)[frame.members]
-    chosen = frame.table.take(pa.array(frame.first))
+    order = np.argsort(frame.first)  # where all rows differ they are taken as they lie, without a copy
+    chosen = frame.table if frame.size == frame.table.num_rows else take(frame.table, frame.first[order])
     facts = {HASH: chosen.column(HASH)} | {name: chosen.column(name) for name in columns}
-    facts[ROWS] = pa.array(sign * frame.weights)
-    facts[ROW_IDS] = pa.ListArray.from_arrays(pa.array(frame.starts, pa.int32()), pa.array(ids))
+    facts[ROWS] = pa.array(sign * frame.weights[order])
+    ids = pa.array(_row_ids(frame)[frame.members])
+    facts[ROW_IDS] = pa.ListArray.from_arrays(pa.array(frame.starts, pa.int32()), ids).take(pa.array(order))
     return pa.table(facts)
