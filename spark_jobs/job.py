@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-
 from spark_jobs.errors import DcError, RequestError, escaped
 from spark_jobs.masking import told
 from spark_jobs.verdict import SCHEMA_VERSION

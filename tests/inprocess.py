@@ -128,9 +128,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {}
 """The Arrow types of columns that a source may leave out."""
 
 
-def _read_changes(
-    session: Session, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()
-) -> Source:
+def _read_changes(session: Session, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
     assert changes.path is not None
     return session.sources[changes.path]
 

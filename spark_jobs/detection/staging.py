@@ -17,7 +17,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.detection.parquet import Builder, store_parquet
+from spark_jobs.detection.parquet import GROUP_BYTES, Builder, store_parquet
 from spark_jobs.detection.plan import ROW_HASH
 from spark_jobs.detection.rows import LOAD_BITS
 from spark_jobs.detection.shown import MOST_OF_NAME
@@ -161,7 +161,8 @@ class _Writer:
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._waiting.append(batch)
-        if sum(one.num_rows for one in self._waiting) >= ROW_GROUP:
+        rows = sum(one.num_rows for one in self._waiting)
+        if rows >= ROW_GROUP or sum(one.nbytes for one in self._waiting) >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
