@@ -6,17 +6,23 @@ product's own code, so that hundreds of random histories take seconds.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
+import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from types import FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
+import dc_engine
 from dc_engine.constraints.model import microseconds
+from dc_engine.detection import sources, spark
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
 from dc_engine.request import Changes
@@ -111,7 +117,7 @@ def stage(
     for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
         staged = stage_rows(storage, load, columns, number, iter(part.to_batches()))
         documents.append(json.dumps(asdict(staged)))
-    return gather(documents, load, list(types.items()))
+    return gather(documents, storage, load, list(types.items()))
 
 
 def _arrow_type(changes: Source, name: str) -> pa.DataType:
@@ -122,24 +128,38 @@ ARROW_TYPES: dict[str, pa.DataType] = {}
 """The Arrow types of columns that a source may leave out."""
 
 
-@contextmanager
-def without_spark() -> Iterator[Session]:
-    """Run the jobs in this process; sources are given to the session by their path."""
-    session = Session()
-
-    def read_changes(spark: Session, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
-        assert changes.path is not None
-        return spark.sources[changes.path]
-
-    with (
-        patch("dc_engine.detection.sources.read_changes", read_changes),
-        patch("dc_engine.detection.sources.column_types", lambda frame, changes: frame.types),
-        patch("dc_engine.detection.sources.instant_in", lambda spark: microseconds),
-        patch("dc_engine.detection.spark.stage_load", stage),
-        patch("dc_engine.detection.spark.fingerprint_load", _fingerprint),
-    ):
-        yield session
+def _read_changes(session: Session, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
+    assert changes.path is not None
+    return session.sources[changes.path]
 
 
 def _fingerprint(changes: Source, source: Changes, types: Mapping[str, str], *, mask: Collection[str] = ()) -> str:
     return stage(changes, source, None, 0, None, types).fingerprint
+
+
+STAND_INS: dict[Callable, Callable] = {
+    sources.read_changes: _read_changes,
+    sources.column_types: lambda frame, changes: frame.types,
+    sources.instant_in: lambda session: microseconds,
+    spark.stage_load: stage,
+    spark.fingerprint_load: _fingerprint,
+}
+"""Spark's part, and what does it here."""
+
+
+@functools.cache
+def engine_modules() -> list[ModuleType]:
+    """Every module of the engine but the kernels; one that was first imported later would keep a stand-in for ever."""
+    found = pkgutil.walk_packages(dc_engine.__path__, "spark_jobs.")
+    return [importlib.import_module(one.name) for one in found if not one.name.startswith("dc_engine.kernels.")]
+
+
+@contextmanager
+def without_spark() -> Iterator[Session]:
+    """Run the jobs in this process; sources are given to the session by their path."""
+    with ExitStack() as patches:
+        for module in engine_modules():
+            for name, real in list(vars(module).items()):
+                if isinstance(real, FunctionType) and real in STAND_INS:
+                    patches.enter_context(patch.object(module, name, STAND_INS[real]))
+        yield Session()

@@ -26,12 +26,13 @@ from dc_engine.continuity import (
     check_table,
     check_types,
 )
-from dc_engine.errors import ChangesError, ConflictError, ConstraintError, DcError, StateError
+from dc_engine.errors import ChangesError, ConstraintError, DcError
 from dc_engine.job import Clock, State, run
 from dc_engine.masking import without_values
 from dc_engine.request import Request
-from dc_engine.state.snapshots import DataFile, Load, Snapshot, read_current, snapshot_numbers
+from dc_engine.state.snapshots import DataFile, Load, Snapshot, read_current
 from dc_engine.state.storage import Storage
+from dc_engine.state.turns import take_turns
 from dc_engine.stored import verdict_of
 from dc_engine.verdict import Verdict, decide
 
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from dc_engine.judging import Findings
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
-_TRIES = 5
-"""How often a load is tried when others commit at the same time."""
 
 
 def apply_load(
@@ -63,17 +62,12 @@ def apply_load(
     storage = Storage(request.state, storage_options)
     storage.check_exclusive()
     clock = Clock()
-    for left in reversed(range(_TRIES)):
-        numbers = snapshot_numbers(storage)
-        try:
-            return _Application(spark, request, storage, clock).apply()
-        except StateError as error:
-            # Another writer committed, or took away what only older snapshots needed: do the work again on top of it.
-            overtaken = isinstance(error, ConflictError) or snapshot_numbers(storage) != numbers
-            if not left or not overtaken:
-                raise
-            log.warning("%s The load is checked again on top of that.", error.message)
-    raise AssertionError("the last try returns or raises")
+    return take_turns(
+        storage,
+        f"apply {request.load_id}",
+        lambda: _Application(spark, request, storage, clock).apply(),
+        max_wait_seconds=request.max_wait_seconds,
+    )
 
 
 class _Application:
@@ -167,7 +161,7 @@ class _Application:
     ) -> tuple[Verdict, Snapshot]:
         """Find what the load violates, judge it, and make the snapshot that is to be committed."""
         from dc_engine.changing import changed, compacted, probe
-        from dc_engine.judging import RowNames, judge
+        from dc_engine.judging import RowNames, bounded, judge
 
         request, number = self.request, current.number + 1
         before, older = self._without_old_attempt(current, applied)
@@ -196,7 +190,8 @@ class _Application:
             rows = [*after.files_of("rows"), *staged.inserts]
             load_ids = {one.number: one.load_id for one in after.loads} | {number: request.load_id}
             names = RowNames(self.storage, rows, plan.key, load_ids, request.mask)
-            constraints = judge(self.constraint_set, findings, carried, staged.inserted, request.max_samples, names)
+            judged = judge(self.constraint_set, findings, carried, staged.inserted, request.max_samples, names)
+            constraints, left_out = bounded(judged)
         decision = decide(constraints)
         discarded = decision == "fail" and request.rejected_load == "discard"
         deleted = change.deleted.get(number, 0)
@@ -210,7 +205,7 @@ class _Application:
             constraints=constraints,
             dependencies={"invalidated": [], "added": [], "valid": 0},
             seconds=self.clock.total,
-            notes=notes,
+            notes=[*notes, *left_out],
             replaced=applied is not None,
             discarded=discarded,
             columns=dict(zip(plan.columns, plan.types, strict=True)),

@@ -12,7 +12,7 @@ from dc_engine.detection.compact import depth, merges_of, small_runs
 from dc_engine.detection.plan import Plan, identity_group, make_plan
 from dc_engine.detection.rows import load_of
 from dc_engine.detection.spark import compact, detect, make_work
-from dc_engine.errors import ChangesError, DcError
+from dc_engine.errors import ChangesError, ConflictError, DcError, NoSpaceError, UnfitStoreError
 from dc_engine.history import Change, is_newest, needs_replay, rewrite, without_newest
 from dc_engine.indexing import index_rows
 from dc_engine.judging import Findings, add_up
@@ -41,11 +41,15 @@ class Drafts(list[DataFile]):
     def commit(self, storage: Storage, snapshot: Snapshot) -> None:
         """Commit a snapshot, and remove those that it does not need.
 
-        When the commit fails they all stay, for it may be done all the same.
+        They all go when it certainly was not committed. Otherwise they stay, for it may be done all the same.
         """
         written = Drafts(self)
         self.clear()
-        commit(storage, snapshot)
+        try:
+            commit(storage, snapshot)
+        except (ConflictError, NoSpaceError, UnfitStoreError):
+            written.remove_all(storage)
+            raise
         needed = needed_files(snapshot)
         Drafts(file for file in written if file.path not in needed).remove_all(storage)
 

@@ -20,10 +20,10 @@ from dc_engine.detection.codes import whole
 from dc_engine.detection.hashing import key_hashes
 from dc_engine.detection.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.report import json_rows
 from dc_engine.detection.resolve import CAUSE, MOST_NAMED, identity_codes, remaining, write_deletes
 from dc_engine.detection.rows import ROW_ID, load_of, read_rows, row_ids, take_rows
 from dc_engine.detection.runs import ROW_IDS, find_entries
+from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.staging import StagedLoad
 from dc_engine.detection.work import NOTHING_UNDONE, Undone
 from dc_engine.errors import ChangesError, StateError
@@ -209,7 +209,7 @@ class _Replay:
         missing = [one.line for one in mine if one.row is None]
         result.missing, result.replaced = len(missing), sum(one.cause == "replace" for one in mine)
         named = lines.take(pa.array(missing[:MOST_NAMED], pa.int64())).select(plan.key or plan.columns)
-        result.named = json_rows({name: whole(named.column(name)) for name in named.column_names})
+        result.named = json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME)
         self._write_records(result, outcomes, concerned, lines, codes[4])
         shared = own.filter(pa.array(~np.isin(whole(own.column(ROW_ID)).to_numpy(), self._apart_ids())))
         result.dead = [_dead(self.storage, shared)] if shared.num_rows else []
@@ -389,7 +389,7 @@ class _Replay:
 
     def _name(self, rows: pa.Table, place: int) -> str:
         row = rows.slice(place, 1).select(self.plan.key or self.plan.columns)
-        (values,) = json_rows({name: whole(row.column(name)) for name in row.column_names})
+        (values,) = json_rows({name: whole(row.column(name)) for name in row.column_names}, MOST_OF_NAME)
         shown = {name: MASKED if name.lower() in self.mask else value for name, value in values.items()}
         return ", ".join(f"{name}={value}" for name, value in shown.items())
 

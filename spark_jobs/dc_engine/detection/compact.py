@@ -23,6 +23,8 @@ from dc_engine.state.storage import Storage
 MOST_RUNS = 16
 """How many runs of an index may hold the same hash before the gate itself merges them."""
 _MERGED_ENTRIES = 524_288
+_MERGED_BYTES = 64 * 2**20
+"""So many bytes of files a task: what they hold in memory may be several times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
 def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[Merge]:
     """The tasks that merge some runs of an index, each of a bounded number of entries."""
     families = plan.families_of(index)
-    tasks = math.ceil(max(sum(file.rows for file in files), 1) / _MERGED_ENTRIES)
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    tasks = math.ceil(max(rows / _MERGED_ENTRIES, size / _MERGED_BYTES, 1))
     return [Merge(index, families, tuple(files), range_of(task, tasks)) for task in range(tasks if files else 0)]
 
 
