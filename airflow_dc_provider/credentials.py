@@ -1,11 +1,17 @@
-"""Credentials of the state's filesystem: from an Airflow connection into spark-submit's environment, nowhere else."""
+"""Credentials of the state's filesystem: from an Airflow connection to the job, by a file that it removes at once.
+
+No process has them in its arguments, and none in its environment that did not have them there before: a connection
+that is itself an environment variable of Airflow's worker is kept from spark-submit, but stays in the worker's own.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -16,8 +22,6 @@ from airflow_dc_provider.exceptions import DcGateError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-VARIABLE = "DC_STATE_OPTIONS"
-"""The environment variable from which the job takes fsspec's options of the state, as a JSON object."""
 _HOW_TO_WRITE_IT = (
     "Put the options that fsspec takes for the state's filesystem into the connection's extra, for instance "
     """{"storage_options": {"account_name": "lake", "account_key": "..."}}. A connection of type 'aws' needs no """
@@ -34,9 +38,14 @@ class StateAccess:
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def environment(self) -> dict[str, str]:
-        """The same for the job."""
-        return {VARIABLE: json.dumps(self.options)} if self.options else {}
+    def hand_over(self, folder: Path) -> Path | None:
+        """Write them for the job: a file that only this user may read, in a folder that only this user may enter."""
+        if not self.options:
+            return None
+        path = folder / "state-options.json"
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(json.dumps(self.options), encoding="utf-8")
+        return path
 
 
 def state_access(conn_id: str | None) -> StateAccess:
@@ -52,9 +61,16 @@ def state_access(conn_id: str | None) -> StateAccess:
             f"--conn-password SECRET. {_HOW_TO_WRITE_IT}",
         ) from error
     access = StateAccess(_options(conn_id, connection))
-    for secret in (*_secrets(access.options), *access.environment().values()):
+    for secret in _secrets(access.options):
         mask_secret(secret)
+        mask_secret(json.dumps(secret)[1:-1])
     return access
+
+
+def hidden_variables(conn_id: str | None) -> dict[str, str]:
+    """What spark-submit has in place of a connection that is a variable in the environment of this process."""
+    name = f"AIRFLOW_CONN_{(conn_id or '').upper()}"
+    return {name: ""} if name in os.environ else {}
 
 
 def _options(conn_id: str, connection: Connection) -> Mapping[str, Any]:

@@ -42,3 +42,10 @@ class DcGateError(AirflowException):
         self.message = message
         self.hint = hint
         super().__init__(f"{message}\nHint: {hint}" if hint else message)
+
+    @classmethod
+    def told(cls, message: str, hint: str = "") -> DcGateError:
+        """The error with what another part says, which may quote names and values: on one line each."""
+        from airflow_dc_provider.report import MAX_MESSAGE, plain
+
+        return cls(plain(message, MAX_MESSAGE), hint=plain(hint, MAX_MESSAGE))

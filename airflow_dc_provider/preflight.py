@@ -50,11 +50,11 @@ def is_local(connection: Connection) -> bool:
 
 
 def check_the_driver_is_here(deploy_mode: str | None) -> None:
-    """Refuse to hand credentials to a driver elsewhere: spark-submit's own environment does not reach it."""
+    """Refuse to hand credentials to a driver elsewhere: the file with them lies on this machine."""
     if deploy_mode == "cluster":
         raise DcGateError(
-            "state_conn_id cannot be used in deploy mode 'cluster': credentials would reach the driver only as "
-            "arguments of spark-submit, which everybody on the machine and on the cluster can read.",
+            "state_conn_id cannot be used in deploy mode 'cluster': credentials are handed to the driver in a file on "
+            "this machine, and in this mode it runs on another one.",
             hint="Leave state_conn_id out and give the cluster access of its own to the state's filesystem (an "
             "instance role, a workload identity, fsspec's configuration files); or use deploy mode 'client'.",
         )

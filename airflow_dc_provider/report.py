@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dc_engine.errors import escaped
 from dc_engine.verdict import ConstraintVerdict, Verdict
 
 MAX_RULES_IN_TABLE = 40
@@ -17,6 +18,7 @@ MAX_EXAMPLES = 2
 MAX_WORST_ROWS = 3
 MAX_VALUE = 40
 MAX_TEXT = 500
+MAX_MESSAGE = 5000
 
 
 def plain(value: Any, width: int = MAX_VALUE) -> str:
@@ -26,8 +28,7 @@ def plain(value: Any, width: int = MAX_VALUE) -> str:
     text = value if isinstance(value, str) else str(value)
     if len(text) <= width and text.isprintable():
         return text
-    cut = text[: width + 1]
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in cut)
+    shown = escaped(text[: width + 1])
     if len(text) <= width and len(shown) <= width:
         return shown
     return shown[: width - 3] + "..."
@@ -98,7 +99,8 @@ def facts_line(verdict: Verdict, state: str) -> str:
         if rows.get(name):
             changed.append(f"{rows[name]:,} {words}")
     facts = [
-        f"Load {plain(verdict.load_id)} of table {plain(verdict.table)}: {verdict.decision.upper()}",
+        f"Load {plain(verdict.load_id, MAX_TEXT)} of table {plain(verdict.table, MAX_TEXT)}: "
+        f"{verdict.decision.upper()}",
         f"rows: {', '.join(changed)}, {rows.get('total', 0):,} in all",
         f"snapshot {verdict.snapshot} of {plain(state, MAX_TEXT)}",
     ]
@@ -147,21 +149,36 @@ def quarantine_lines(verdict: Verdict) -> list[str]:
     ]
 
 
-def violation_message(verdict: Verdict, state: str) -> str:
+def violation_message(verdict: Verdict, state: str, *, retried: bool = False) -> str:
     """What is wrong, with examples, where the rest is, and what to do: all that a person needs at night."""
-    lines = [f"{_broke(verdict)} The gate is closed: tasks behind it do not run.", *_detail_lines(verdict)]
+    closed = "The gate is closed: tasks behind it do not run" + (", unless a retry opens it." if retried else ".")
+    lines = [f"{_broke(verdict)} {closed}", *_stored(verdict), *_detail_lines(verdict)]
     apart = quarantine_lines(verdict)
-    return "\n".join(lines + apart + [""] * bool(apart) + next_steps(verdict, state))
+    return "\n".join(lines + apart + [""] * bool(apart) + next_steps(verdict, state, retried=retried))
 
 
 def warning_message(verdict: Verdict) -> str:
     """What is wrong, when the gate stays open all the same."""
-    return "\n".join([f"{_broke(verdict)} The gate stays open.", *_detail_lines(verdict)])
+    lines = [f"{_broke(verdict)} The gate stays open.", *_stored(verdict)]
+    if verdict.discarded:
+        lines.append(
+            "The load was discarded all the same: the state does not have its rows, so tasks behind the gate must not "
+            "bring them into the table. With rejected_load='keep' the state would have them."
+        )
+    return "\n".join([*lines, *_detail_lines(verdict)])
+
+
+def _stored(verdict: Verdict) -> list[str]:
+    if not verdict.replayed:
+        return []
+    return [
+        "It was applied before with the same rows: this is the stored verdict, whatever rules and arguments say now."
+    ]
 
 
 def _broke(verdict: Verdict) -> str:
     rules = counted(len(verdict.constraints), "rule")
-    load = f"Load {plain(verdict.load_id)} of table {plain(verdict.table)}"
+    load = f"Load {plain(verdict.load_id, MAX_TEXT)} of table {plain(verdict.table, MAX_TEXT)}"
     return f"{load} broke {len(verdict.broken):,} of {rules}."
 
 
@@ -232,25 +249,41 @@ def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
     return align(cells)
 
 
-def next_steps(verdict: Verdict, state: str) -> list[str]:
-    """What a person can do about a closed gate."""
-    if verdict.discarded:
-        mend = [
-            "  - The data is wrong: mend it where it comes from and run this task again under the same load_id. "
-            "The load was discarded: the state is as it was before it.",
-        ]
-    else:
-        mend = [
-            "  - The data is wrong: mend it where it comes from and run this task again under the same load_id. "
-            "The mended rows replace these, as if these had never been.",
-            "  - The load shall not be in the table: take it out there, and out of the state with "
-            f"DcRetractLoadOperator(load_id={plain(verdict.load_id)!r}, state={plain(state, MAX_TEXT)!r}).",
+def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[str]:
+    """What a person can do about a closed gate; ``retried``: whether Airflow tries it again by itself."""
+    retract = f"DcRetractLoadOperator(load_id={escaped(verdict.load_id)!r}, state={plain(state, MAX_TEXT)!r})"
+    again = "wait for the next retry of this task" if retried else "run this task again under the same load_id"
+    mend = f"  - The data is wrong: mend it where it comes from, and {again}."
+    strict = (
+        "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or severity: warn. "
+        "It counts from the next load on; to have this one judged anew, take it out of the state with "
+        f"{retract} and run this task again."
+    )
+    if not verdict.discarded:
+        return [
+            "What to do:",
+            f"{mend} The mended rows replace these, as if these had never been.",
+            f"  - The load shall not be in the table: take it out there, and out of the state with {retract}.",
+            strict,
+            "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run. The state "
+            "has the rows.",
         ]
     return [
-        "What to do:",
-        *mend,
-        "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or "
-        "severity: warn. It counts from the next load on; to have this one judged anew, take it out of the state with "
-        "DcRetractLoadOperator and run this task again.",
-        "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run.",
+        "What to do (the load was discarded: the state is as it was without it):",
+        mend,
+        strict,
+        "  - It is known and the load must go to the table all the same: do not mark this task as success yet, or the "
+        f"state lacks rows of the table. Take the load out of the state with {retract}, run this task again with "
+        "rejected_load='keep', and mark it as success then.",
+        *_clean_rows(verdict),
+    ]
+
+
+def _clean_rows(verdict: Verdict) -> list[str]:
+    if verdict.quarantine is None or not verdict.quarantine["clean_rows"]:
+        return []
+    folder = plain(verdict.quarantine["clean"], MAX_TEXT)
+    return [
+        "  - The clean rows shall go to the table without the others: give them to a second gate as its changes, under "
+        f"a load_id of their own, so that the state has them too: {folder}"
     ]

@@ -83,8 +83,8 @@ def exchange(state: str, request: Mapping[str, Any], options: Mapping[str, Any] 
 
 
 def _not_writable(state: str, error: Exception) -> DcGateError:
-    return DcGateError(
+    return DcGateError.told(
         f"The state folder {state} cannot be written: {type(error).__name__}: {error}",
-        hint="The gate keeps its indexes there. Check that Airflow's worker and Spark may write to it (state_conn_id "
+        "The gate keeps its indexes there. Check that Airflow's worker and Spark may write to it (state_conn_id "
         "gives them credentials), and that the fsspec package of its filesystem (s3fs, gcsfs, adlfs ...) is installed.",
     )

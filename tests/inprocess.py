@@ -100,7 +100,7 @@ class Session(Engine):
         for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
             staged = stage_rows(storage, load, tuple(columns), number, iter(part.to_batches()))
             documents.append(json.dumps(asdict(staged)))
-        return gather(documents, load, list(types.items()))
+        return gather(documents, storage, load, list(types.items()))
 
     def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
         raise AssertionError("needs Spark")

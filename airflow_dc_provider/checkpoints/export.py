@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ from airflow_dc_provider.checkpoints.contexts import Place, opened
 from airflow_dc_provider.checkpoints.guard import PREFIX
 from airflow_dc_provider.checkpoints.running import running
 from dc_engine.errors import RequestError, StateError
-from dc_engine.verdict import Verdict
+from dc_engine.verdict import Verdict, masked
 
 BUILTIN = "dcgate_builtin."
 KEEP_RUNS = 50
@@ -59,6 +59,7 @@ def export_checkpoint(
     context: AbstractDataContext | str | os.PathLike[str],
     *,
     newest: bool | None = None,
+    mask: Iterable[str] = (),
     keep_runs: int | None = KEEP_RUNS,
     keep_days: float | None = None,
     export_builtin: bool = False,
@@ -70,13 +71,14 @@ def export_checkpoint(
     :param context: A file context's folder (a path or fsspec URI; it is made when there is none), or an open context.
     :param newest: Whether the load is the last one in the history of its state; without it the numbers of snapshots
         tell which of the exported verdicts is the latest.
+    :param mask: Columns whose values must not be shown, whatever the verdict has.
     :param keep_runs: How many runs of this table are kept at most.
     :param keep_days: For how many days a run is kept at most.
     :param export_builtin: Write the rules that built-in expectations express without loss as the suite
         ``dcgate_builtin.<table>`` too.
     :param storage_options: What fsspec needs to reach the folder.
     """
-    verdict = _checked(verdict)
+    verdict = masked(_checked(verdict), mask)
     _check_limits(keep_runs, keep_days)
     with opened(context, storage_options or {}) as place:
         export = _Export(place, verdict)

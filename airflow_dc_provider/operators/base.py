@@ -7,24 +7,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.providers.common.compat.sdk import AirflowException, XComArg
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.mapping import is_known_later
 from dc_engine.errors import DcError, RequestError, did_you_mean
+from dc_engine.request import check_load_id
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Connection, Context
 
-    from airflow_dc_provider.credentials import StateAccess
     from airflow_dc_provider.runs import Run
+    from airflow_dc_provider.spark_log import SparkLog
 
 QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
+# Spark's warnings and errors quote values of the data.
+SILENT = {**QUIET, "spark.log.level": "FATAL"}
 # A driver that lives for seconds starts faster without the optimising compiler and a parallel collector.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SET_BY_THE_OPERATOR = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
 _LAST_LINES = 20
+_LEFT_OUT = "its last lines are left out, because columns are masked and Spark's errors quote values."
 
 
 class DcSparkOperator(SparkSubmitOperator):
@@ -35,13 +40,16 @@ class DcSparkOperator(SparkSubmitOperator):
 
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem. They go to the
-        driver in the environment of spark-submit, and nowhere else.
+        driver in a file that only this user can read and that the driver removes as soon as it has read it; from
+        there in Spark's tasks to the workers, which open the state themselves. No process has them in its arguments
+        or its environment.
     :param conn_id: The Spark connection.
     """
 
     template_fields: Sequence[str] = ("state", *SparkSubmitOperator.template_fields)
     answer: ClassVar[str] = "result"
     """What messages call the document that the job leaves."""
+    mask: Sequence[str] = ()
     # What the operator adds to; mypy does not see the parent's own.
     conf: dict[Any, Any] | None
     env_vars: dict[str, Any] | None
@@ -62,7 +70,8 @@ class DcSparkOperator(SparkSubmitOperator):
         super().__init__(conn_id=conn_id, durable=False, **kwargs)
         self.state = state
         self.state_conn_id = state_conn_id
-        self._access: StateAccess | None = None
+        self._credentials: Path | None = None
+        self._said: SparkLog | None = None
         self._run: Run | None = None
         self._killed = False
         if not is_open(state):
@@ -81,11 +90,14 @@ class DcSparkOperator(SparkSubmitOperator):
 
         connection = spark_connection(self._conn_id)
         self._prepare_spark(connection)
-        self._access = state_access(self.state_conn_id)
-        with exchange(self.state, request, self._access.options) as run, tempfile.TemporaryDirectory() as folder:
+        access = state_access(self.state_conn_id)
+        with exchange(self.state, request, access.options) as run, tempfile.TemporaryDirectory() as folder:
             self._run = run
+            self._credentials = access.hand_over(Path(folder))
             self.application = application(job)
             self.application_args = [*arguments, "--request", run.request, "--result", run.result]
+            if self._credentials is not None:
+                self.application_args += ["--state-options", str(self._credentials)]
             self.py_files = ",".join(filter(None, [self.py_files, str(build_engine_zip(Path(folder)))]))
             failure = self._submit(context)
             document = run.read_result()
@@ -105,9 +117,11 @@ class DcSparkOperator(SparkSubmitOperator):
             self._end_spark()
             raise
         finally:
+            if self._said is not None:
+                self._said.close()
             self.log.info("::endgroup::")
         if self._killed:
-            raise DcGateError("The task was killed, and spark-submit with all that it had started.") from failure
+            raise DcGateError("The task was killed, and spark-submit with all that it had started.")
         return failure
 
     def _read(self, document: dict[str, Any] | None, failure: Exception | None) -> dict[str, Any]:
@@ -116,9 +130,10 @@ class DcSparkOperator(SparkSubmitOperator):
         from dc_engine.verdict import SCHEMA_VERSION
 
         if document is None:
-            raise no_answer(self.answer, failure) from failure
+            # Without its cause: that quotes spark-submit's last lines as they are.
+            raise no_answer(self.answer, failure, masked=bool(self.mask)) from None
         if error := document.get("error"):
-            raise DcGateError(error.get("message", "The job failed."), hint=error.get("hint", ""))
+            raise DcGateError.told(error.get("message", "The job failed."), error.get("hint", ""))
         if document.get("schema_version") != SCHEMA_VERSION:
             raise DcGateError(
                 f"The job's {self.answer} has schema version {document.get('schema_version')!r}; "
@@ -126,7 +141,7 @@ class DcSparkOperator(SparkSubmitOperator):
                 hint="Another engine ran than this provider's: look for another dc_engine in py_files.",
             )
         if failure is not None:
-            said = plain(str(failure), 500)
+            said = _LEFT_OUT if self.mask else plain(str(failure), 500)
             self.log.warning("spark-submit failed after the job had written its %s: %s", self.answer, said)
         return document
 
@@ -134,7 +149,7 @@ class DcSparkOperator(SparkSubmitOperator):
         """Quiet settings, and for Spark on this machine an environment in which it starts, and fast."""
         from airflow_dc_provider.preflight import check_the_driver_is_here, is_local, local_environment
 
-        settings = dict(QUIET)
+        settings = dict(SILENT if self.mask else QUIET)
         extra = connection.extra_dejson
         if is_local(connection):
             binary = self._spark_binary or extra.get("spark-binary") or "spark-submit"
@@ -148,21 +163,24 @@ class DcSparkOperator(SparkSubmitOperator):
             check_the_driver_is_here(named or self.conf.get("spark.submit.deployMode"))
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The hook that submits; credentials join its environment once its arguments are written.
+        """The hook that submits: with a log that nothing can forge, and without a connection in its environment."""
+        from airflow_dc_provider.credentials import hidden_variables
+        from airflow_dc_provider.spark_log import SparkLog
 
-        As ``env_vars`` they would be a template field of this task, and for YARN and Kubernetes arguments.
-        """
         hook = super()._get_hook()
-        secret = self._access.environment() if self._access is not None else {}
-        if secret:
-            build = hook._build_spark_submit_command
+        self._said = SparkLog(hook.log, masked=bool(self.mask))
+        hook._log = self._said
+        hidden = hidden_variables(self.state_conn_id)
+        build = hook._build_spark_submit_command
 
-            def build_then_add(application: str) -> list[str]:
-                command = build(application)
-                hook._env = {**(hook._env or {}), **secret}
-                return command
+        def build_then_hide(application: str) -> list[str]:
+            # Not as env_vars: for YARN and Kubernetes those become arguments.
+            command = build(application)
+            if hidden:
+                hook._env = {**(hook._env or {}), **hidden}
+            return command
 
-            hook._build_spark_submit_command = build_then_add
+        hook._build_spark_submit_command = build_then_hide
         return hook
 
     def on_kill(self) -> None:
@@ -171,6 +189,8 @@ class DcSparkOperator(SparkSubmitOperator):
         try:
             self._end_spark()
         finally:
+            if self._credentials is not None:
+                self._credentials.unlink(missing_ok=True)
             if self._run is not None:
                 self._run.remove()
 
@@ -199,8 +219,10 @@ class DcStateOperator(DcSparkOperator):
 
         try:
             check_folder("state", self.state)
+            if "load_id" in details:
+                check_load_id(details["load_id"])
         except DcError as error:
-            raise DcGateError(error.message, hint=error.hint) from error
+            raise DcGateError.told(error.message, error.hint) from None
         request = {"state": self.state, **details}
         result = self.run_job(context, request, job="maintain", arguments=(action,))
         for line in result.pop("text", "").splitlines():
@@ -208,14 +230,20 @@ class DcStateOperator(DcSparkOperator):
         return result
 
 
-def no_answer(answer: str, failure: Exception | None) -> DcGateError:
-    """The error for a job that left nothing: what Spark said last."""
+def no_answer(answer: str, failure: Exception | None, *, masked: bool = False) -> DcGateError:
+    """The error for a job that left nothing: what Spark said last, unless that may quote masked values."""
     from airflow_dc_provider.report import plain
 
     if failure is None:
         return DcGateError(
             f"spark-submit succeeded, but the job left no {answer}.",
             hint="Airflow's worker and Spark's driver must see the same state folder.",
+        )
+    if masked:
+        return DcGateError(
+            f"spark-submit failed before the job could say why; {_LEFT_OUT}",
+            hint="Look into Spark's own logs, where it has some; or run the task once without mask where its log may "
+            "show values.",
         )
     lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
     return DcGateError("spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines))
@@ -236,6 +264,11 @@ def check_folder(name: str, value: Any) -> None:
         )
 
 
+def load_name(value: Any) -> str | None:
+    """A rendered load_id, which may be a date or a number; the lack of one is no name."""
+    return None if value is None else str(value)
+
+
 def is_open(value: Any) -> bool:
     """Whether a value is known only once the task runs."""
     if isinstance(value, str):
@@ -244,13 +277,13 @@ def is_open(value: Any) -> bool:
         return any(is_open(one) for one in value.values())
     if isinstance(value, list | tuple):
         return any(is_open(one) for one in value)
-    return isinstance(value, XComArg)
+    return is_known_later(value)
 
 
 def settled(value: Any) -> Any:
     """A source with a text in place of each result of another task, so that its form can be checked."""
-    if isinstance(value, XComArg):
+    if is_known_later(value):
         return {"path": "later"}
     if isinstance(value, Mapping):
-        return {name: "later" if isinstance(one, XComArg) else one for name, one in value.items()}
+        return {name: "later" if is_known_later(one) else one for name, one in value.items()}
     return value

@@ -9,8 +9,10 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
-from airflow_dc_provider.operators.base import check_folder, is_open
+from airflow_dc_provider.mapping import LOAD_OF_THE_RUN
+from airflow_dc_provider.operators.base import check_folder, is_open, load_name
 from dc_engine.errors import DcError
+from dc_engine.request import check_load_id, read_names
 
 # What only a running task needs is imported by it, above all Great Expectations, which takes seconds.
 if TYPE_CHECKING:
@@ -27,10 +29,13 @@ class DcExportCheckpointOperator(BaseOperator):
     With ``trigger_rule="all_done"`` behind a gate it runs whether that is green or red.
 
     :param state: The folder of the table's state. (templated)
-    :param load_id: The load whose verdict is exported. (templated)
+    :param load_id: The load whose verdict is exported; by default the id of the run, and the map index of a mapped
+        task. (templated)
     :param context_folder: The folder of a Great Expectations file context, an absolute path or an fsspec URI; it is
         made when there is none. (templated)
     :param docs_url: Where the folder of Data Docs' start page is served, for the link on the task. (templated)
+    :param mask: Columns whose values must not be shown, besides those that the newest load of the state masks.
+        (templated)
     :param keep_runs: How many runs of the table the context keeps at most.
     :param keep_days: For how many days it keeps a run at most.
     :param export_builtin: Write the rules that built-in expectations express without loss as the suite
@@ -39,7 +44,7 @@ class DcExportCheckpointOperator(BaseOperator):
     :param context_conn_id: The Airflow connection with the credentials of the context's filesystem.
     """
 
-    template_fields: Sequence[str] = ("state", "load_id", "context_folder", "docs_url")
+    template_fields: Sequence[str] = ("state", "load_id", "context_folder", "docs_url", "mask")
     operator_extra_links: ClassVar[tuple[BaseOperatorLink, ...]] = (DataDocsLink(),)
 
     def __init__(
@@ -47,8 +52,9 @@ class DcExportCheckpointOperator(BaseOperator):
         *,
         state: str,
         context_folder: str,
-        load_id: str = "{{ run_id }}",
+        load_id: str = LOAD_OF_THE_RUN,
         docs_url: str | None = None,
+        mask: Sequence[str] = (),
         keep_runs: int | None = 50,
         keep_days: float | None = None,
         export_builtin: bool = False,
@@ -61,6 +67,7 @@ class DcExportCheckpointOperator(BaseOperator):
         self.load_id = load_id
         self.context_folder = context_folder
         self.docs_url = docs_url
+        self.mask = mask
         self.keep_runs = keep_runs
         self.keep_days = keep_days
         self.export_builtin = export_builtin
@@ -69,6 +76,10 @@ class DcExportCheckpointOperator(BaseOperator):
         for name in ("state", "context_folder"):
             if not is_open(getattr(self, name)):
                 check_folder(name, getattr(self, name))
+        if not is_open(mask):
+            read_names("mask", mask)
+        if not is_open(load_id):
+            check_load_id(load_name(load_id))
         for name, kind, least in (("keep_runs", int, 1), ("keep_days", (int, float), 0)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, kind) or value < least):
@@ -79,7 +90,7 @@ class DcExportCheckpointOperator(BaseOperator):
         try:
             exported = self._export()
         except DcError as error:
-            raise DcGateError(error.message, hint=error.hint) from error
+            raise DcGateError.told(error.message, error.hint) from None
         for line in exported.lines:
             self.log.info("%s", line)
         outcome = "passes" if exported.success else "does not pass"
@@ -104,12 +115,15 @@ class DcExportCheckpointOperator(BaseOperator):
 
         for name in ("state", "context_folder"):
             check_folder(name, getattr(self, name))
+        load_id, mask = load_name(self.load_id), read_names("mask", self.mask)
+        check_load_id(load_id)
         storage = Storage(self.state, state_access(self.state_conn_id).options)
-        snapshot, load = find_load(storage, str(self.load_id))
+        snapshot, load = find_load(storage, str(load_id))
         return _exporter()(
             verdict_of(storage, load),
             self.context_folder,
             newest=snapshot.loads(storage).last(1) == [load],
+            mask=[*snapshot.mask, *mask],
             keep_runs=self.keep_runs,
             keep_days=self.keep_days,
             export_builtin=self.export_builtin,

@@ -6,10 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import XComArg
-
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
-from airflow_dc_provider.operators.base import DcSparkOperator, check_choice, check_folder, is_open, settled
+from airflow_dc_provider.mapping import LOAD_OF_THE_RUN, check_mapping, is_known_later
+from airflow_dc_provider.operators.base import (
+    DcSparkOperator,
+    check_choice,
+    check_folder,
+    is_open,
+    load_name,
+    settled,
+)
 from dc_engine.constraints.files import load_constraints, to_mapping
 from dc_engine.errors import DcError
 from dc_engine.request import Request
@@ -17,6 +23,7 @@ from dc_engine.request import Request
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from dc_engine.verdict import Verdict
 
@@ -36,7 +43,8 @@ class DcGateOperator(DcSparkOperator):
         ``sql``, and ``where``. (templated)
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param load_id: The load's name for ever. The same name with the same rows gives the stored verdict, with
-        other rows it replaces the earlier attempt. (templated)
+        other rows it replaces the earlier attempt. By default the id of the run, and the map index of a mapped
+        task; of mapped gates no two may have the same for one state. (templated)
     :param on_violation: ``fail`` closes the gate on a broken rule of severity error, ``warn`` only says so.
     :param table: Where the whole table is as it was before this load, in the form of ``changes``: needed once
         when a rule is added that reads columns which the state does not have. (templated)
@@ -72,7 +80,7 @@ class DcGateOperator(DcSparkOperator):
         constraints: str | Mapping[str, Any],
         changes: Mapping[str, Any],
         state: str,
-        load_id: str = "{{ run_id }}",
+        load_id: str = LOAD_OF_THE_RUN,
         on_violation: str = "fail",
         table: Mapping[str, Any] | None = None,
         rejected_load: str = "keep",
@@ -105,10 +113,12 @@ class DcGateOperator(DcSparkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, say what it found, and raise when the gate is closed."""
         from airflow_dc_provider.report import summary, verdict_lines, violation_message, warning_message
-        from dc_engine.verdict import Verdict
+        from dc_engine.verdict import Verdict, masked
 
-        request = self._request()
-        verdict = Verdict.from_dict(self.run_job(context, request.to_dict(), job="apply_load"))
+        request = self._request(context)
+        document = self.run_job(context, request.to_dict(), job="apply_load")
+        # A stored verdict may be of a time when less was masked.
+        verdict = masked(Verdict.from_dict(document), request.mask)
         result = summary(verdict, request.state)
         # Before anything is raised: a failed task keeps what it has pushed.
         context["ti"].xcom_push(key="verdict", value=result)
@@ -118,7 +128,7 @@ class DcGateOperator(DcSparkOperator):
         for line in verdict_lines(verdict, request.state):
             self.log.info("%s", line)
         if closes(verdict, self.on_violation):
-            message = violation_message(verdict, request.state)
+            message = violation_message(verdict, request.state, retried=self.retry_on_violation)
             # Airflow's log page keeps the lines of a record, but runs those of an exception together.
             self.log.error("%s", message)
             raise (DcViolationRetryError if self.retry_on_violation else DcViolationError)(message, result)
@@ -126,21 +136,33 @@ class DcGateOperator(DcSparkOperator):
             self.log.warning("%s", warning_message(verdict))
         return result
 
-    def _request(self) -> Request:
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """The gate with some of its arguments, to be mapped over others."""
+        from airflow_dc_provider.operators.partial import GatePartial
+
+        made = super().partial(**kwargs)
+        made._expand_called = True  # what is expanded is the one below
+        return GatePartial(operator_class=cls, kwargs=made.kwargs, params=made.params)
+
+    def _request(self, context: Context) -> Request:
         """The request, once all is rendered; constraints go by value, so Spark needs no constraint file."""
         try:
+            if self.has_dag():
+                # As the DAG file has it: this one is rendered.
+                check_mapping(self.dag.get_task(self.task_id), lambda value: value.resolve(context))
             check_folder("state", self.state)
             if self.quarantine is not None:
                 check_folder("quarantine", self.quarantine)
             rules = to_mapping(load_constraints(self._constraint_source()))
             return Request.from_mapping({**self._document(), "constraints": rules})
         except DcError as error:
-            raise DcGateError(error.message, hint=error.hint) from error
+            raise DcGateError.told(error.message, error.hint) from None
 
     def _document(self) -> dict[str, Any]:
         return {
             "state": self.state,
-            "load_id": str(self.load_id),
+            "load_id": load_name(self.load_id),
             "changes": self.changes,
             "constraints": self.constraints,
             "max_listed": self.max_listed,
@@ -162,11 +184,14 @@ class DcGateOperator(DcSparkOperator):
     def _check_what_is_known(self) -> None:
         """At DAG parse: refuse what cannot become right by rendering."""
         check_on_violation(self.on_violation)
+        check_mapping(self)
         if self.quarantine is not None and not is_open(self.quarantine):
             check_folder("quarantine", self.quarantine)
         later: dict[str, Any] = {"changes": settled(self.changes), "table": settled(self.table)}
+        if is_open(self.load_id):
+            later["load_id"] = "later"
         for name, stand_in in (("state", "later"), ("constraints", "later"), ("quarantine", "later"), ("mask", ())):
-            if isinstance(getattr(self, name), XComArg):
+            if is_known_later(getattr(self, name)):
                 later[name] = stand_in
         Request.from_mapping({**self._document(), **later})
         if not is_open(self.constraints):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_dc_provider.operators.base import DcStateOperator
+from airflow_dc_provider.operators.base import DcStateOperator, is_open, load_name
+from dc_engine.request import check_load_id
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -28,9 +29,9 @@ class DcRetractLoadOperator(DcStateOperator):
     def __init__(self, *, load_id: str, name: str = "dc_retract_load", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.load_id = load_id
-        if not load_id:
-            raise ValueError(f"load_id is {load_id!r}, and must name the load to take out.")
+        if not is_open(load_id):
+            check_load_id(load_name(load_id))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the load out."""
-        return self.run_action(context, "retract", {"load_id": str(self.load_id)})
+        return self.run_action(context, "retract", {"load_id": load_name(self.load_id)})

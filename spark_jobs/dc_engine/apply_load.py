@@ -23,21 +23,22 @@ from dc_engine.detection.plan import Plan, make_plan, with_zones
 from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
 from dc_engine.engines.base import Engine, Source
 from dc_engine.engines.spark import engine_of
-from dc_engine.errors import ChangesError, ConflictError, DcError, StateError
+from dc_engine.errors import ChangesError, DcError
 from dc_engine.history.change import Attempt, Change
 from dc_engine.history.replay import needs_replay, rewrite
 from dc_engine.history.resolving import resolved
 from dc_engine.history.retract import is_newest, without_newest
 from dc_engine.indexing import with_added_rules
 from dc_engine.job import Clock, State, run
-from dc_engine.judging import RowNames, judge
+from dc_engine.judging import RowNames, bounded, judge
 from dc_engine.masking import without_values
 from dc_engine.request import Request
 from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import Action, DataFile, FileKind
 from dc_engine.state.loads import Load
-from dc_engine.state.snapshots import Snapshot, advance, newest_number, read_current, with_loads, without_load
+from dc_engine.state.snapshots import Snapshot, advance, read_current, with_loads, without_load
 from dc_engine.state.storage import Storage
+from dc_engine.state.turns import take_turns
 from dc_engine.stored import verdict_of
 from dc_engine.verdict import Verdict, decide
 
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
-_TRIES = 5
-"""How often a load is tried when others commit at the same time."""
 
 
 def apply_load(
@@ -65,17 +64,12 @@ def apply_load(
     storage = Storage(request.state, storage_options)
     storage.check_exclusive()
     clock = Clock()
-    for left in reversed(range(_TRIES)):
-        newest = newest_number(storage)
-        try:
-            return _Application(engine, request, storage, clock).apply()
-        except StateError as error:
-            # Another writer committed, or took away what only older snapshots needed: do the work again on top of it.
-            overtaken = isinstance(error, ConflictError) or newest_number(storage) != newest
-            if not left or not overtaken:
-                raise
-            log.warning("%s The load is checked again on top of that.", error.message)
-    raise AssertionError("the last try returns or raises")
+    return take_turns(
+        storage,
+        f"apply {request.load_id}",
+        lambda: _Application(engine, request, storage, clock).apply(),
+        max_wait_seconds=request.max_wait_seconds,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +273,8 @@ class _Application:
             request.mask,
         )
         rules = self.constraint_set
-        constraints = judge(rules, done.findings, carried, staged.inserted, request.max_samples, names)
+        judged = judge(rules, done.findings, carried, staged.inserted, request.max_samples, names)
+        constraints, left_out = bounded(judged)
         decision = decide(constraints)
         rows = {"inserted": staged.inserted, "deleted": change.deleted, "total": done.after.rows}
         extra = {"missing_deletes": change.missing, "replaced_keys": change.replaced}
@@ -293,7 +288,7 @@ class _Application:
             constraints=constraints,
             dependencies={"invalidated": [], "added": [], "valid": 0},
             seconds=self.clock.total,
-            notes=notes,
+            notes=[*notes, *left_out],
             replaced=prepared.applied is not None,
             discarded=decision == "fail" and request.rejected_load == "discard",
             columns=dict(zip(plan.columns, plan.types, strict=True)),

@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+_MAX_MESSAGE = 2_000
+
 
 class DcError(Exception):
     """Base of all errors that say in a sentence what is wrong with the input, the state or the request."""
@@ -45,11 +47,31 @@ class StateError(DcError):
 
 
 class ConflictError(StateError):
-    """Another writer committed first."""
+    """Another writer committed first: what was to be committed certainly was not."""
+
+
+class NoSpaceError(StateError):
+    """A file certainly was not written, because there is no space for it."""
+
+
+class UnfitStoreError(StateError):
+    """A filesystem cannot create files exclusively: nothing was committed to it, and nothing can be."""
+
+
+def clipped(message: str) -> str:
+    """A message that people can read, although it repeats what somebody gave."""
+    return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}... (cut here)."
 
 
 class UnexpectedError(DcError):
     """Something that was not foreseen, in words that show no value of a masked column."""
+
+
+def escaped(text: str) -> str:
+    """A text on one line, with what does not print escaped: quoted in a log, it cannot forge a line of it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:

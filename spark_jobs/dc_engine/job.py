@@ -11,17 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dc_engine.errors import DcError, RequestError
+from dc_engine.errors import DcError, RequestError, escaped
 from dc_engine.masking import told
 from dc_engine.verdict import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OPTIONS_VARIABLE = "DC_STATE_OPTIONS"
-"""The environment variable with the fsspec options of the state's filesystem, a JSON object."""
+_REQUEST_HINT = 'A request is one JSON object, for instance {"state": "...", "load_id": "...", "changes": {...}, ...}.'
 
 
 @dataclass(slots=True)
@@ -45,20 +45,33 @@ class Clock:
         return {**self.seconds, "total": round(time.monotonic() - self.started, 3)}
 
 
+class OneLine(logging.Formatter):
+    """A record on one line, so that no load id, path or error text can forge another record."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the name is logging's)
+        """The record with what does not print escaped."""
+        return escaped(super().formatMessage(record))
+
+
 def run(
     job: str, parser: argparse.ArgumentParser, arguments: list[str] | None, act: Callable[[Any, State], dict[str, Any]]
 ) -> int:
     """Run a job: ``act`` takes the options and what is known of the state's filesystem, and returns the result."""
     parser.add_argument("--result", help="path or URI for the result or the error document; else standard output")
+    parser.add_argument(
+        "--state-options",
+        metavar="FILE",
+        help="file with the fsspec options of the state's filesystem, a JSON object; it is read once and removed",
+    )
     options = parser.parse_args(arguments)
     _part_stderr_from_stdout()
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s", datefmt="%H:%M:%S"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine("%(asctime)s %(name)s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("py4j").setLevel(logging.WARNING)
     state = State(job)
     try:
-        state.options = _state_options()
+        state.options = _state_options(options.state_options)
         document = act(options, state)
     except DcError as error:
         _answer({"schema_version": SCHEMA_VERSION, "error": error.to_dict()}, options.result, state)
@@ -88,12 +101,14 @@ class State:
         """A JSON document from a path, a URI, or ``-`` for standard input."""
         try:
             text = sys.stdin.read() if source == "-" else self._open(source, "rt")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"The request {source} cannot be read: {error}.") from error
         try:
             return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise RequestError(f"The request {source} is not JSON: {error}.") from error
+        except RecursionError:
+            raise RequestError(f"The request {source} is nested too deeply.", hint=_REQUEST_HINT) from None
+        except ValueError as error:  # also of a number that has thousands of digits
+            raise RequestError(f"The request {source} is not JSON: {error}.", hint=_REQUEST_HINT) from error
 
     def _open(self, source: str, mode: str) -> str:
         import fsspec
@@ -112,15 +127,28 @@ class State:
         return SparkSession.builder.appName(f"airflow-dc-provider: {self.job}").getOrCreate()
 
 
-def _state_options() -> dict[str, Any]:
-    """The options of the state's filesystem; they leave the environment, so that no child process inherits them."""
-    text = os.environ.pop(OPTIONS_VARIABLE, "")
+def _state_options(path: str | None) -> dict[str, Any]:
+    """The options of the state's filesystem; their file goes at once, so that only this process has them."""
+    if path is None:
+        return {}
     try:
-        options = json.loads(text or "{}")
-    except json.JSONDecodeError:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(
+            f"The file {path} with the options of the state's filesystem cannot be read: {type(error).__name__}.",
+            hint="It must be on the machine of Spark's driver: with deploy mode 'cluster' leave it out (in Airflow: "
+            "state_conn_id), and give the cluster access of its own.",
+        ) from error
+    try:
+        Path(path).unlink()
+    except OSError as error:
+        logging.getLogger(__name__).warning("%s, which may hold credentials, cannot be removed: %s", path, error)
+    try:
+        options = json.loads(text)
+    except (ValueError, RecursionError):
         options = None
     if not isinstance(options, dict):
-        raise RequestError(f"The environment variable {OPTIONS_VARIABLE} is not a JSON object.")
+        raise RequestError(f"The file {path} with the options of the state's filesystem is not a JSON object.")
     return options
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,14 @@ import numpy as np
 from dc_engine.constraints.model import Constraint, ConstraintSet, Tolerance
 from dc_engine.constraints.printer import formula
 from dc_engine.detection.codes import whole
-from dc_engine.detection.report import json_rows
 from dc_engine.detection.rows import load_of, take_rows
+from dc_engine.detection.shown import MOST_OF_VERDICT, json_rows
 from dc_engine.state.files import DataFile, FileKind, data_file
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import MASKED, ConstraintVerdict, within
+
+_INDENT = 4
+"""How far the lines of a sample are indented in a stored verdict."""
 
 
 @dataclass(slots=True)
@@ -137,6 +143,31 @@ def judge(
         _judge_one(constraint, found, carried.get(constraint.name, 0), load_rows, max_samples, names)
         for constraint, found in zip(constraint_set.constraints, findings, strict=True)
     ]
+
+
+def bounded(
+    verdicts: list[ConstraintVerdict], most: int = MOST_OF_VERDICT
+) -> tuple[list[ConstraintVerdict], list[str]]:
+    """The verdicts with fewer samples each where all of them together are too large, and a note that says so."""
+    sizes: dict[int, int] = defaultdict(int)
+    for one in verdicts:
+        for rank, shown in [*enumerate(one.samples), *enumerate(one.worst_rows)]:
+            sizes[rank] += _size(shown)
+    fit = sum(size <= most for size in accumulate(sizes[rank] for rank in range(len(sizes))))
+    if fit == len(sizes):
+        return verdicts, []
+    fewer = [replace(one, samples=one.samples[:fit], worst_rows=one.worst_rows[:fit]) for one in verdicts]
+    note = (
+        f"Of each constraint at most {fit:,} samples and worst rows are shown: {len(sizes):,} of each would be more "
+        f"than {most / 2**20:g} MiB. Counts are complete, and so are the files of violations."
+    )
+    return fewer, [note]
+
+
+def _size(shown: Mapping[str, Any]) -> int:
+    """How many bytes a sample has in a stored verdict."""
+    text = json.dumps(shown, ensure_ascii=False, indent=1)
+    return len(text.encode()) + _INDENT * (text.count("\n") + 1) + len(",\n")
 
 
 def _judge_one(

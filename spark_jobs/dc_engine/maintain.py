@@ -8,7 +8,6 @@ changes the state commits a snapshot, just as a load does.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,20 +23,18 @@ from dc_engine.errors import ConflictError, RequestError, StateError, did_you_me
 from dc_engine.job import State, run
 from dc_engine.masking import without_values
 from dc_engine.rebuilding import rebuilt
-from dc_engine.request import Changes, read_source
+from dc_engine.request import MAX_WAIT_SECONDS, Changes, check_load_id, check_number, read_source
 from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import Action
-from dc_engine.state.snapshots import Snapshot, advance, read_current, read_snapshot, snapshot_numbers
+from dc_engine.state.snapshots import Snapshot, advance, newest_number, read_current, read_snapshot, snapshot_numbers
 from dc_engine.state.storage import Storage
+from dc_engine.state.turns import take_turns
 from dc_engine.state.vacuuming import vacuum
 from dc_engine.verdict import SCHEMA_VERSION
 from dc_engine.verifying import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-log = logging.getLogger("airflow_dc_provider.maintain")
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,8 @@ class Maintenance:
     keep_snapshots: int = 10
     grace_hours: float = 24
     totals: bool = True
+    max_wait_seconds: float = MAX_WAIT_SECONDS
+    """How long to go on trying while others commit first."""
 
     @classmethod
     def from_mapping(cls, action: str, document: Mapping[str, Any]) -> Maintenance:
@@ -59,17 +58,17 @@ class Maintenance:
         if not isinstance(document, Mapping):
             raise RequestError(f"A request is a JSON object, not {type(document).__name__}.")
         facts = {name: value for name, value in document.items() if value is not None}
-        known = ("state", *ACTIONS[action].takes)
+        known = ("state", "max_wait_seconds", *ACTIONS[action].takes)
         for name in facts:
             if name not in known:
                 raise RequestError(f"Unknown key '{name}' in a request to {action}.", hint=did_you_mean(name, known))
         for name in ("state", "load_id"):
             if name in known and not (isinstance(facts.get(name), str) and facts[name].strip()):
                 raise RequestError(f"A request to {action} needs '{name}', a non-empty text.")
-        for name, least in (("keep_snapshots", 1), ("grace_hours", 0)):
-            value = facts.get(name, least)
-            if not isinstance(value, int | float) or isinstance(value, bool) or value < least:
-                raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
+        if "load_id" in known:
+            check_load_id(facts["load_id"])
+        for name, least in (("keep_snapshots", 1), ("grace_hours", 0), ("max_wait_seconds", 0)):
+            check_number(name, facts.get(name, least), least)
         if not isinstance(facts.get("totals", True), bool):
             raise RequestError(f"'totals' must be true or false, not {facts['totals']!r}.")
         if "table" in facts:
@@ -88,27 +87,29 @@ def maintain(
     asked = Maintenance.from_mapping(action, request)
     storage = Storage(asked.state, storage_options)
     engine = engine_of(session)
-    for left in reversed(range(_TRIES)):
+
+    def attempt() -> dict[str, Any]:
         current = read_current(storage)
         if current is None:
             raise StateError(
                 f"There is no state in {asked.state}: no load was ever committed there.",
                 hint="Check the folder; it is the 'state' of the gate.",
             )
-        try:
-            with without_values(current.mask):
-                facts = ACTIONS[action].act(engine, storage, current, asked)
-            return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
-        except StateError as error:
-            # Another writer committed, or took away what only older snapshots needed: do it again on top of that.
-            if not left or not (isinstance(error, ConflictError) or _overtaken(storage, current)):
-                raise
-            log.warning("%s Trying again on top of that.", error.message)
-    raise AssertionError("the last try returns or raises")
+        with without_values(current.mask):
+            facts = ACTIONS[action].act(engine, storage, current, asked)
+        return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
+
+    return take_turns(
+        storage,
+        f"{action} {asked.load_id or ''}",
+        attempt,
+        max_wait_seconds=asked.max_wait_seconds,
+        waits=ACTIONS[action].changes,
+    )
 
 
 def _overtaken(storage: Storage, current: Snapshot) -> bool:
-    return snapshot_numbers(storage)[-1:] != [current.number]
+    return newest_number(storage) != current.number
 
 
 def _retract(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
@@ -233,6 +234,8 @@ class Deed:
     act: Callable[[Engine, Storage, Snapshot, Maintenance], dict[str, Any]]
     about: str
     takes: tuple[str, ...] = ()
+    changes: bool = True
+    """Whether it commits, and so waits for its turn."""
 
 
 ACTIONS: dict[str, Deed] = {
@@ -240,10 +243,13 @@ ACTIONS: dict[str, Deed] = {
     "compact": Deed(_compact, "merge the files of indexes, rows and deletes"),
     "vacuum": Deed(_vacuum, "remove files that no kept snapshot needs", ("keep_snapshots", "grace_hours")),
     "verify": Deed(
-        _verify, "check every file of the current snapshot, and count its violations anew", ("table", "totals")
+        _verify,
+        "check every file of the current snapshot, and count its violations anew",
+        ("table", "totals"),
+        changes=False,
     ),
     "rebuild": Deed(_rebuild, "build the indexes anew, from the rows in the state or from the table", ("table",)),
-    "describe": Deed(_describe, "say what is in a state"),
+    "describe": Deed(_describe, "say what is in a state", changes=False),
 }
 
 
@@ -256,6 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--load-id", help="the load to retract")
     parser.add_argument("--keep-snapshots", type=int, help="how many of the newest snapshots vacuum keeps (10)")
     parser.add_argument("--grace-hours", type=float, help="vacuum leaves files that are younger than this (24)")
+    parser.add_argument("--max-wait-seconds", type=float, help="how long to go on while others commit first (3600)")
     parser.add_argument("--table", help="the table as a Parquet folder, for verify and rebuild")
     parser.add_argument("--no-totals", action="store_true", help="verify does not count the violations anew")
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON, not as text")
@@ -264,7 +271,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.request:
             request = state.read(options.request)
         else:
-            names = ("state", "load_id", "keep_snapshots", "grace_hours")
+            names = ("state", "load_id", "keep_snapshots", "grace_hours", "max_wait_seconds")
             request = {name: getattr(options, name) for name in names}
             request["table"] = {"path": options.table} if options.table else None
             request["totals"] = False if options.no_totals else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dc_engine.errors import RequestError, did_you_mean
+from dc_engine.errors import RequestError, did_you_mean, escaped
 
+MAX_LOAD_ID = 300
+"""Room for an Airflow run's id, of at most 250 characters, and a map index."""
+MAX_WAIT_SECONDS = 3_600
 _SOURCES = ("path", "table", "sql")
 _CHOICES = {
     "rejected_load": ("keep", "discard"),
@@ -56,6 +59,8 @@ class Request:
     """The whole table as it was before this load, for constraints that the state has no columns for."""
     engine: str = "auto"
     """Where a load is worked on: ``spark``: by workers; ``local``: in the driver; ``auto``: there when it is small."""
+    max_wait_seconds: float = MAX_WAIT_SECONDS
+    """How long to go on trying while others commit to the same state first."""
     quarantine: str | None = None
     """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
 
@@ -71,15 +76,16 @@ class Request:
                 hint="Leave 'dependencies' out.",
             )
         _check_keys("request", facts, cls.__slots__)
-        for name in ("state", "load_id"):
-            _check_text("request", name, facts.get(name))
+        _check_text("request", "state", facts.get("state"))
+        check_load_id(facts.get("load_id"))
         _check_constraints(facts.get("constraints"))
         facts["changes"] = read_source("changes", facts.get("changes"))
         if facts.get("table") is not None:
             facts["table"] = read_source("table", facts["table"])
         for name, least in (("max_listed", 0), ("max_samples", 0)):
             _check_count(name, facts.get(name, least), least)
-        facts["mask"] = _names("mask", facts.get("mask", ()))
+        check_number("max_wait_seconds", facts.get("max_wait_seconds", 0), 0)
+        facts["mask"] = read_names("mask", facts.get("mask", ()))
         for name, known in _CHOICES.items():
             _check_choice(name, facts.get(name, known[0]), known)
         if facts.get("quarantine") is not None:
@@ -89,6 +95,26 @@ class Request:
     def to_dict(self) -> dict[str, Any]:
         """The request document."""
         return asdict(self)
+
+
+def check_load_id(value: Any) -> None:
+    """Refuse a load id that could not stand in every log, document and page for ever."""
+    _check_text("request", "load_id", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        problem = "cannot be written as UTF-8"
+    else:
+        if not value.isprintable():
+            problem = "has line breaks or other characters that do not print"
+        elif len(value) > MAX_LOAD_ID:
+            problem = f"has {len(value):,} characters, more than the {MAX_LOAD_ID} that are allowed"
+        else:
+            return
+    shown = escaped(value[:60]) + ("..." if len(value) > 60 else "")
+    raise RequestError(
+        f"The load_id '{shown}' {problem}.", hint="Name the load by a short text on one line, such as 2026-01-31."
+    )
 
 
 def read_source(name: str, value: Any) -> Changes:
@@ -136,6 +162,12 @@ def _check_count(name: str, value: Any, least: int) -> None:
         raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
 
 
+def check_number(name: str, value: Any, least: float) -> None:
+    """Refuse what is not a number of at least so much."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < float("inf"):
+        raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
+
+
 def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
         raise RequestError(
@@ -149,7 +181,9 @@ def _check_constraints(value: Any) -> None:
         raise RequestError("'constraints' in the request must be the path of a constraint file or its parsed mapping.")
 
 
-def _names(name: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+def read_names(name: str, value: Any) -> tuple[str, ...]:
+    """A list of column names."""
+    listed = isinstance(value, Collection) and not isinstance(value, str)
+    if not listed or not all(isinstance(item, str) for item in value):
         raise RequestError(f"'{name}' in the request must be a list of column names, not {value!r}.")
     return tuple(value)

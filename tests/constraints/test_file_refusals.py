@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from dc_engine.constraints.files import _FEED_COLUMNS
+from dc_engine.detection.staging import FEED_COLUMNS
 from tests.constraints.documents import one, refusal, write
 
 FILE_REFUSALS = [
@@ -12,12 +14,18 @@ FILE_REFUSALS = [
     ("- a\n", "tax.yml:1: has to be a mapping.", "version, table and constraints"),
     ("version: 1\ntable: [\n", "tax.yml:3: is not valid YAML", ""),
     ("version: 1\ntable: `tax`\n", "tax.yml:2: is not valid YAML", "in quotes"),
-    ("version: 1\n---\nversion: 1\n", "is not valid YAML", ""),
+    ("version: 1\n---\nversion: 1\n", "tax.yml:2: a second document begins here.", "Keep one"),
+    ("--- # nothing\n", "tax.yml:2: has to be a mapping.", ""),
+    ("# nothing\n", "tax.yml: is empty.", ""),
     ("version: 1\ntable: \x01\n", "tax.yml: is not valid YAML", ""),
     ("version: 1\nversion: 1\n", "tax.yml:2: the key 'version' stands here and on line 1.", "Keep one"),
     ("version: 1\n[a]: 1\n", "tax.yml:2: a key has to be a word.", ""),
     ("version: 1\ntable: !secret x\n", "tax.yml:2: the tag '!secret' means nothing here.", ""),
-    ("a: &a\n  b: *a\n", "is nested too deeply", ""),
+    ("version: 1\na: &a\n  b: *a\n", "tax.yml:3: the alias '*a' means nothing here.", "Write out"),
+    ("version: 1\na: [&a x, *a]\n", "tax.yml:2: the alias '*a' means nothing here.", "Write out"),
+    ("version: 1\nkey: " + "[" * 9, "tax.yml:2: is nested too deeply.", "lists of columns"),
+    ("version: 1\nkey: " + "{a: " * 9, "tax.yml:2: is nested too deeply.", "lists of columns"),
+    ("version: 1\nkey:\n  " + "- " * 9, "tax.yml:3: is nested too deeply.", "lists of columns"),
     ("table: tax\nconstraints: []\n", "tax.yml:1: 'version' is missing.", "version: 1"),
     ("version: 2\n", "tax.yml:1: version 2 is not supported.", "version: 1"),
     ("version: '1'\n", "tax.yml:1: version '1' is not supported.", "version: 1"),
@@ -248,3 +256,39 @@ class TestNames:
 
     def test_a_name_that_grows_too_long_is_refused(self) -> None:
         assert "has 202 characters" in refusal(one(name="a" * 198, fd="a -> bcd, efg")).message
+
+
+@pytest.mark.parametrize("column", ["_change_type", "_COMMIT_version", "_commit_timestamp", "_dc_row", "_DC_x"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"deny": "t.a = s.a and t.{0} < s.{0}"},
+        {"deny": "t.{0} = 1"},
+        {"formula": "not (t.a = s.`{0}`)"},
+        {"unique": ["a", "{0}"]},
+        {"fd": "a -> b, {0}"},
+        {"order": "a -> {0}"},
+        {"order": "a -> b", "within": ["{0}"]},
+        {"pod": "{0} > -> b >"},
+    ],
+)
+def test_columns_of_the_feed_and_of_the_gate_are_refused_in_rules(column: str, entry: dict[str, Any]) -> None:
+    filled = {
+        key: [part.format(column) for part in value] if isinstance(value, list) else value.format(column)
+        for key, value in entry.items()
+    }
+    error = refusal(one(**filled))
+    assert error.message.startswith("constraints: constraint 'x': '")
+    owner = "the gate" if "_dc_" in column.lower() else "the change data feed"
+    assert f"names the column {column}, which belongs to {owner} and not to the table." in error.message
+    assert "another name in the changes, for instance with 'sql'" in error.hint
+
+
+@pytest.mark.parametrize("column", ["_change_type", "_commit_version", "_commit_timestamp", "_dc_row"])
+def test_columns_of_the_feed_and_of_the_gate_are_refused_in_the_key(tmp_path: Path, column: str) -> None:
+    error = refusal(write(tmp_path, f"version: 1\ntable: tax\nkey: [id, {column}]\nconstraints: []\n"))
+    assert f"tax.yml:3: 'key' names the column {column}, which belongs to" in error.message
+
+
+def test_the_columns_of_the_feed_are_those_that_fingerprints_pass_over() -> None:
+    assert _FEED_COLUMNS == FEED_COLUMNS

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from dc_engine.detection.spark import make_work
+from dc_engine.detection.sizing import make_work
 
 from dc_engine.constraints.model import ConstraintSet, microseconds
 from dc_engine.detection.encode import Spread
@@ -50,7 +50,10 @@ class Engine:
         """Apply a load: rows that come, and the ids of those that go; what it did to each constraint."""
         self.loads += 1
         staged = gather(
-            [_document(self._stage(part, number)) for number, part in enumerate(_parts(rows))], self.loads, []
+            [_document(self._stage(part, number)) for number, part in enumerate(_parts(rows))],
+            self.storage,
+            self.loads,
+            [],
         )
         request = Request(
             state=self.storage.uri,

@@ -52,7 +52,8 @@ class Damaged:
     new: Given
 
     def restore(self) -> None:
-        shutil.rmtree(self.gate.state, ignore_errors=True)
+        state = Path(self.gate.state)
+        shutil.rmtree(state) if state.is_dir() else state.unlink()
         shutil.copytree(self.base, self.gate.state)
 
     def path(self, file: DataFile | str) -> Path:

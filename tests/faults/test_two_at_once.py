@@ -6,6 +6,7 @@ import itertools
 import random
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -137,10 +138,10 @@ class _Overtaken(dict[str, Source]):
 def rivals(gate: Gate, loads: list[Given]) -> Callable[[], Any]:
     numbers = itertools.count(1)
     rival = Gate(gate.state)
-    return lambda: rival.apply(new(f"rival {(n := next(numbers))}", n, loads))
+    return lambda: rival.apply(new(f"rival {(n := next(numbers))}", n, loads), max_wait_seconds=0)  # waits for nobody
 
 
-def test_a_gate_that_is_overtaken_five_times_names_the_winner_and_commits_nothing(
+def test_a_gate_that_is_overtaken_and_has_no_time_left_names_the_winner_and_commits_nothing(
     begun: tuple[Path, list[Given]], tmp_path: Path
 ) -> None:
     folder, loads = begun
@@ -149,12 +150,13 @@ def test_a_gate_that_is_overtaken_five_times_names_the_winner_and_commits_nothin
     gate.session.sources = _Overtaken(rivals(gate, loads), "late")
     late = new("late", 9, loads)
     with pytest.raises(ConflictError) as caught:
-        gate.apply(late)
-    assert gate.session.sources.times == 5
+        gate.apply(late, max_wait_seconds=0)
+    assert gate.session.sources.times == 1
     number = gate.current.number
-    assert f"Load 'late' was not committed: load 'rival 5' was committed to {gate.state}" in caught.value.message
+    assert f"Load 'late' was not committed: load 'rival 1' was committed to {gate.state}" in caught.value.message
     assert f"as snapshot {number}" in caught.value.message
-    won = [*loads, *(new(f"rival {n}", n, loads) for n in range(1, 6))]
+    assert "max_wait_seconds" in caught.value.hint
+    won = [*loads, new("rival 1", 1, loads)]
     gate.check(won)
     gate.check_clean()
     gate.session.sources = dict(gate.session.sources)
@@ -163,7 +165,7 @@ def test_a_gate_that_is_overtaken_five_times_names_the_winner_and_commits_nothin
 
 
 @pytest.mark.parametrize("action", ["retract", "compact"])
-def test_an_action_that_is_overtaken_five_times_names_the_winner_and_commits_nothing(
+def test_an_action_that_is_overtaken_and_has_no_time_left_names_the_winner_and_commits_nothing(
     action: str, begun: tuple[Path, list[Given]], tmp_path: Path
 ) -> None:
     from dc_engine.maintain import maintain
@@ -173,14 +175,14 @@ def test_an_action_that_is_overtaken_five_times_names_the_winner_and_commits_not
     gate = Gate(str(tmp_path / "state"))
     overtake = rivals(gate, loads)
     request = {"state": gate.state, **({"load_id": loads[1].load_id} if action == "retract" else {})}
-    with pytest.raises(ConflictError, match=r"was not committed: load 'rival 5' was committed"):
-        maintain(lambda: overtake() and gate.session, action, request)
-    won = [*loads, *(new(f"rival {n}", n, loads) for n in range(1, 6))]
+    with pytest.raises(ConflictError, match=r"was not committed: load 'rival 1' was committed"):
+        maintain(lambda: overtake() and gate.session, action, request | {"max_wait_seconds": 0})
+    won = [*loads, new("rival 1", 1, loads)]
     gate.check(won)
     gate.check_clean()
 
 
-def test_a_gate_that_is_overtaken_four_times_is_checked_on_top_of_the_others(
+def test_a_gate_that_is_overtaken_many_times_is_checked_on_top_of_the_others(
     begun: tuple[Path, list[Given]], tmp_path: Path
 ) -> None:
     folder, loads = begun
@@ -188,11 +190,56 @@ def test_a_gate_that_is_overtaken_four_times_is_checked_on_top_of_the_others(
     gate = Gate(str(tmp_path / "state"))
     overtake = rivals(gate, loads)
     times = itertools.count(1)
-    gate.session.sources = _Overtaken(lambda: next(times) < 5 and overtake(), "late")
+    gate.session.sources = _Overtaken(lambda: next(times) < 8 and overtake(), "late")
     late = replace(new("late", 9, loads), deletes=[loads[0].inserts[1]])  # which the first rival deletes as well
     verdict = gate.apply(late)
     assert verdict.rows["missing_deletes"] == 1
-    gate.check([*loads, *(new(f"rival {n}", n, loads) for n in range(1, 5)), late])
+    gate.check([*loads, *(new(f"rival {n}", n, loads) for n in range(1, 8)), late])
+
+
+def test_sixteen_loads_at_once_all_get_in(begun: tuple[Path, list[Given]], tmp_path: Path) -> None:
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate = Gate(str(tmp_path / "state"))
+    given = [changes(f"day {n}", made_rows(random.Random(n), 10_000 * (n + 1), 8), []) for n in range(16)]
+    results = at_once([lambda one=one: gate.apply(one) for one in given])
+    assert [one.load_id for one in results if isinstance(one, Verdict)] == [one.load_id for one in given], results
+    assert len({one.snapshot for one in results}) == 16
+    by_name = {one.load_id: one for one in given}
+    gate.check([*loads, *(by_name[one.load_id] for one in gate.current.loads[len(loads) :])])
+    assert gate.storage.names("waiting") == []
+
+
+class _Slow(dict[str, Source]):
+    """Sources that take a while to read."""
+
+    def __getitem__(self, path: str) -> Source:
+        time.sleep(1)
+        return super().__getitem__(path)
+
+
+def test_a_slow_load_among_many_fast_ones_gets_in_before_they_are_through(
+    begun: tuple[Path, list[Given]], tmp_path: Path
+) -> None:
+    folder, loads = begun
+    shutil.copytree(folder, tmp_path / "state")
+    gate, slow = Gate(str(tmp_path / "state")), Gate(str(tmp_path / "state"), session=Session(_Slow()))
+    given = {
+        f"{hour} {n}": changes(f"{hour} {n}", made_rows(random.Random(f"{hour} {n}"), 10_000 * n + 100 * hour, 4), [])
+        for n in range(1, 3)
+        for hour in range(10)
+    }
+    late = changes("slow", made_rows(random.Random(7), 1_000_000, 4), [])
+
+    def fast(n: int) -> Any:
+        return [gate.apply(given[f"{hour} {n}"]) for hour in range(10)][-1]
+
+    results = at_once([lambda: slow.apply(late), *(lambda n=n: fast(n) for n in range(1, 3))])
+    assert all(isinstance(one, Verdict) for one in results), results
+    order = [one.load_id for one in gate.current.loads[len(loads) :]]
+    assert order.index("slow") < len(order) // 2, order
+    by_name = {**given, "slow": late}
+    gate.check([*loads, *(by_name[name] for name in order)])
 
 
 class _Disturbed(Session):

@@ -223,6 +223,8 @@ class TestRequests:
             ("retract", {}, "needs 'load_id'"),
             ("compact", {"keep": 1}, "Unknown key 'keep' in a request to compact"),
             ("vacuum", {"keep_snapshots": 0}, "'keep_snapshots' must be a number of at least 1"),
+            ("compact", {"max_wait_seconds": -1}, "'max_wait_seconds' must be a number of at least 0, not -1"),
+            ("compact", {"max_wait_seconds": "1"}, "'max_wait_seconds' must be a number of at least 0, not '1'"),
             ("vacuum", {"grace_hours": -1}, "'grace_hours'"),
             ("verify", {"table": {"pth": "x"}}, "Unknown key 'pth' in table"),
         ],

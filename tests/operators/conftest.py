@@ -30,13 +30,18 @@ answer = json.loads((here / "answer.json").read_text())
 arguments = sys.argv[1:]
 after = lambda name: arguments[arguments.index(name) + 1] if name in arguments else None
 engine = (after("--py-files") or "").split(",")[-1]
+options = Path(after("--state-options") or "none")
 call = {{
+    "state_options": json.loads(options.read_text()) if options.exists() else None,
+    "modes": [oct(one.stat().st_mode)[-3:] for one in (options, options.parent) if options.exists()],
     "arguments": arguments,
     "request": json.loads(Path(after("--request")).read_text()),
     "engine_was_there": Path(engine).is_file(),
     "environment": dict(os.environ),
 }}
 (here / "call.json").write_text(json.dumps(call))
+with (here / "loads").open("a") as file:
+    print(json.dumps([call["request"].get("load_id"), call["request"].get("changes")]), file=file)
 print(answer["say"])
 if answer["result"] is not None:
     Path(after("--result")).write_text(answer["result"])
@@ -67,6 +72,14 @@ class FakeSpark:
     @property
     def call(self) -> dict[str, Any]:
         return json.loads((self.folder / "call.json").read_text())
+
+    def loads(self) -> list[tuple[str, str]]:
+        """The load and the path of the changes of every call."""
+        lines = (self.folder / "loads").read_text().splitlines() if (self.folder / "loads").exists() else []
+        return [(load_id, changes["path"]) for load_id, changes in map(json.loads, lines)]
+
+    def forget(self) -> None:
+        (self.folder / "loads").unlink(missing_ok=True)
 
     def conf(self) -> dict[str, str]:
         arguments = self.call["arguments"]

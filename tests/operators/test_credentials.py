@@ -36,6 +36,11 @@ def shows(text: Any) -> bool:
     return any(secret in str(text) for secret in (SECRET, json.dumps(SECRET)[1:-1], TOKEN))
 
 
+def path_of_options(fake_spark: Any) -> str:
+    arguments = fake_spark.call["arguments"]
+    return arguments[arguments.index("--state-options") + 1]
+
+
 @pytest.fixture
 def connect(monkeypatch: pytest.MonkeyPatch) -> Any:
     def add(document: dict[str, Any], conn_id: str = "lake") -> None:
@@ -97,7 +102,7 @@ class TestConnections:
         connect({"conn_type": "generic", "extra": {"storage_options": {"a": {"b": ["deeply hidden"]}, "c": SECRET}}})
         access = state_access("lake")
         assert redact(f"one deeply hidden, two {SECRET}") == "one ***, two ***"
-        assert redact(f"{access.environment()['DC_STATE_OPTIONS']}") == "***"
+        assert not shows(redact(json.dumps(access.options))), "also as JSON writes them"
 
     def test_the_options_do_not_print(self, connect):
         connect(AWS)
@@ -105,19 +110,28 @@ class TestConnections:
 
 
 class TestWhereTheyGo:
-    def test_the_driver_has_them_in_its_environment(self, gate, fake_spark, ti, passing, connect):
+    def test_the_driver_finds_them_in_a_file_that_only_this_user_can_read(self, gate, fake_spark, ti, passing, connect):
         connect(AWS)
         fake_spark.answers(passing)
         gate(state_conn_id="lake", env_vars={"MINE": "kept"}).execute({"ti": ti})
-        environment = fake_spark.call["environment"]
-        assert json.loads(environment["DC_STATE_OPTIONS"]) == OPTIONS
-        assert environment["MINE"] == "kept"
-        assert "DC_STATE_OPTIONS" not in os.environ
+        assert fake_spark.call["state_options"] == OPTIONS
+        assert fake_spark.call["modes"] == ["600", "700"]
+        assert not Path(path_of_options(fake_spark)).parent.exists()
+        assert fake_spark.call["environment"]["MINE"] == "kept"
+        assert not shows(fake_spark.call["environment"]), "not even the connection, where it is a variable"
+        assert "AIRFLOW_CONN_LAKE" in os.environ
 
     def test_without_a_connection_there_is_nothing_to_hand_on(self, gate, fake_spark, ti, passing):
         fake_spark.answers(passing)
         gate().execute({"ti": ti})
-        assert "DC_STATE_OPTIONS" not in fake_spark.call["environment"]
+        assert "--state-options" not in fake_spark.call["arguments"]
+
+    def test_a_job_that_dies_at_once_leaves_no_file(self, gate, fake_spark, ti, connect):
+        connect(AWS)
+        fake_spark.answers(None, exit_code=1)
+        with pytest.raises(DcGateError):
+            gate(state_conn_id="lake").execute({"ti": ti})
+        assert not Path(path_of_options(fake_spark)).exists()
 
     def test_the_exchange_folder_is_opened_with_them(self, gate, fake_spark, ti, passing, connect, monkeypatch):
         opened = []
@@ -135,9 +149,9 @@ class TestWhereTheyGo:
         connect({"conn_type": "spark", "host": host, "extra": {"deploy-mode": "client"}}, "cluster")
         fake_spark.answers(passing)
         gate(state_conn_id="lake", conn_id="cluster", env_vars={"HADOOP_CONF_DIR": "/x"}).execute({"ti": ti})
-        assert json.loads(fake_spark.call["environment"]["DC_STATE_OPTIONS"]) == OPTIONS
+        assert fake_spark.call["state_options"] == OPTIONS
         assert not shows(fake_spark.call["arguments"])
-        assert "DC_STATE_OPTIONS" not in str(fake_spark.call["arguments"])
+        assert not shows(fake_spark.call["environment"])
 
     @pytest.mark.parametrize(
         ("extra", "arguments"),
@@ -150,7 +164,7 @@ class TestWhereTheyGo:
     def test_a_driver_elsewhere_is_refused(self, gate, fake_spark, ti, connect, extra, arguments):
         connect(AWS)
         connect({"conn_type": "spark", "host": "yarn", "extra": extra}, "cluster")
-        with pytest.raises(DcGateError, match=r"(?s)deploy mode 'cluster'.*which everybody.*instance role"):
+        with pytest.raises(DcGateError, match=r"(?s)deploy mode 'cluster'.*runs on another one.*instance role"):
             gate(state_conn_id="lake", conn_id="cluster", **arguments).execute({"ti": ti})
         assert not fake_spark.was_called
 
@@ -182,7 +196,7 @@ class TestWhereTheyDoNotGo:
         assert bool(raised) == (ending != "pass")
         said = capfd.readouterr()
         assert "Spark-Submit cmd" in said.out
-        assert json.loads(fake_spark.call["environment"]["DC_STATE_OPTIONS"]) == OPTIONS
+        assert fake_spark.call["state_options"] == OPTIONS
         files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "call.json"]
         for place in (
             raised,
@@ -191,6 +205,7 @@ class TestWhereTheyDoNotGo:
             caplog.text,
             fake_spark.call["arguments"],
             fake_spark.call["request"],
+            fake_spark.call["environment"],
             before,
             _serialize_rendered_fields(operator),
             ti.pushed,
@@ -209,3 +224,52 @@ class TestWhereTheyDoNotGo:
         files = [path for path in copy.rglob("*") if path.is_file()]
         assert [path.name for path in files] == ["request.json"]
         assert not shows(files[0].read_text())
+
+
+class TestTheJob:
+    """What a job makes of the file, called as a program by whomever."""
+
+    @pytest.fixture
+    def described(self, tmp_path: Path) -> Any:
+        from dc_engine.maintain import main
+
+        def run(options: Path) -> tuple[int, dict[str, Any]]:
+            result = tmp_path / "result.json"
+            arguments = ["describe", "--state", f"{tmp_path}/no-state", "--result", str(result)]
+            code = main([*arguments, "--state-options", str(options)])
+            return code, json.loads(result.read_text())
+
+        return run
+
+    def test_reads_it_once_and_removes_it(self, described, tmp_path):
+        path = tmp_path / "options.json"
+        path.write_text(json.dumps({"auto_mkdir": False, "secret": SECRET}))
+        code, document = described(path)
+        assert not path.exists()
+        assert (code, document["error"]["type"]) == (1, "StateError"), "there is no state, but the options were taken"
+
+    def test_one_that_is_not_there_is_named(self, described, tmp_path):
+        code, document = described(tmp_path / "elsewhere.json")
+        assert code == 1
+        assert f"{tmp_path}/elsewhere.json with the options of the state's filesystem cannot be read" in str(document)
+        assert "deploy mode 'cluster'" in document["error"]["hint"]
+
+    @pytest.mark.parametrize("text", [SECRET, f'["{TOKEN}"]', ""])
+    def test_what_is_no_object_is_refused_without_being_shown(self, described, tmp_path, text):
+        path = tmp_path / "options.json"
+        path.write_text(text)
+        code, document = described(path)
+        assert (code, path.exists()) == (1, False)
+        assert "is not a JSON object" in document["error"]["message"]
+        assert not shows(document)
+
+    def test_one_that_cannot_be_removed_is_told_of(self, described, tmp_path, monkeypatch, caplog):
+        path = tmp_path / "options.json"
+        path.write_text("{}")
+
+        def refuse(self: Path, missing_ok: bool = False) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "unlink", refuse)
+        described(path)
+        assert f"{path}, which may hold credentials, cannot be removed" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -34,6 +35,20 @@ def test_the_zip_can_be_imported_from(tmp_path):
     script = f"import sys; sys.path.insert(0, {str(archive)!r}); import dc_engine.verdict as v; print(v.__file__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == f"{archive}/dc_engine/verdict.py"
+
+
+def test_kernels_are_compiled_once_a_machine_although_they_come_in_a_zip(tmp_path):
+    archive = build_engine_zip(tmp_path)
+    kernels = {path.name for path in (Path(dc_engine.__file__).parent / "kernels").glob("*.py")} - {"__init__.py"}
+    script = "import dc_engine.kernels as k; print(k.__file__); print(*k.__path__)"
+    environment = {**os.environ, "PYTHONPATH": str(archive), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
+    )
+    package, settled = done.stdout.splitlines()
+    assert package.startswith(str(archive))
+    assert Path(settled).is_relative_to(tmp_path / "cache")
+    assert {path.name for path in Path(settled).iterdir()} == kernels
 
 
 def test_the_application_is_part_of_the_installed_engine():

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import airflow_dc_provider.checkpoints
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator, page_address
@@ -24,6 +25,10 @@ pytestmark = pytest.mark.xdist_group("gx")
 @pytest.fixture
 def loaded(state: Path, rules: dict[str, Any]) -> Path:
     """A state with a clean load and a broken one, whose cities are masked."""
+    return load_into(state, rules, mask=["city"])
+
+
+def load_into(state: Path, rules: dict[str, Any], *, mask: list[str]) -> Path:
     types = {"id": "bigint", "zip": "string", "city": "string", "salary": "double"}
     loads = {
         "monday": {"id": [1, 2], "zip": ["1", "2"], "city": ["Berlin", "Bonn"], "salary": [1.0, 2.0]},
@@ -33,7 +38,7 @@ def loaded(state: Path, rules: dict[str, Any]) -> Path:
         for load_id, rows in loads.items():
             spark.sources[load_id] = Source(pa.table(rows), types)
             request = {"state": str(state), "load_id": load_id, "changes": {"path": load_id}, "constraints": rules}
-            apply_load(spark, {**request, "mask": ["city"]})
+            apply_load(spark, {**request, "mask": mask})
     return state
 
 
@@ -44,6 +49,12 @@ def export(loaded: Path, tmp_path: Path) -> Any:
         return DcExportCheckpointOperator(**{"task_id": "data_docs", **given, **arguments})
 
     return build
+
+
+def shown(tmp_path: Path, text: str) -> list[Path]:
+    """The files of the context with a text in them."""
+    files = [path for path in (tmp_path / "quality").rglob("*") if path.is_file()]
+    return [path for path in files if text in path.read_text(errors="replace")]
 
 
 class TestExport:
@@ -65,6 +76,34 @@ class TestExport:
         assert not [
             text for text in [*files, capfd.readouterr().out, str(ti.pushed)] if "Berln" in text or "Berlin" in text
         ]
+
+    def test_its_own_mask_counts_too_in_stored_results_and_pages(self, export, ti, capfd, tmp_path, rules):
+        state = load_into(tmp_path / "unmasked", rules, mask=[])
+        export(state=str(state)).execute({"ti": ti})
+        assert shown(tmp_path, "Berln"), "the verdict has it"
+        export(state=str(state), mask=["CITY", "zip"]).execute({"ti": ti})
+        assert not shown(tmp_path, "Berln"), "an export of the same load without the mask goes"
+        assert shown(tmp_path, "***")
+        assert "Berln" not in capfd.readouterr().out
+
+    def test_what_the_newest_load_masks_is_masked_in_older_verdicts(self, export, ti, tmp_path, rules):
+        state = load_into(tmp_path / "grown", rules, mask=[])
+        with without_spark() as spark:
+            types = {"id": "bigint", "zip": "string", "city": "string", "salary": "double"}
+            spark.sources["late"] = Source(pa.table({"id": [9], "zip": ["9"], "city": ["X"], "salary": [1.0]}), types)
+            request = {"state": str(state), "load_id": "late", "changes": {"path": "late"}, "constraints": rules}
+            apply_load(spark, {**request, "mask": ["City"]})
+        export(state=str(state)).execute({"ti": ti})
+        assert not shown(tmp_path, "Berln")
+        assert shown(tmp_path, "***")
+
+    def test_a_mask_is_a_list_of_names(self, export, ti):
+        with pytest.raises(RequestError, match="'mask' in the request must be a list of column names, not 'city'"):
+            export(mask="city")
+        task = export(mask="{{ var.json.mask }}")
+        task.mask = None
+        with pytest.raises(DcGateError, match="must be a list of column names, not None"):
+            task.execute({"ti": ti})
 
     def test_a_green_load_is_shown(self, export, ti):
         assert export(load_id="monday").execute({"ti": ti})["success"]
@@ -150,6 +189,8 @@ class TestRefusals:
             export(**{name: value})
 
     def test_great_expectations_is_not_installed(self, export, ti, monkeypatch):
+        # The failed import below puts another package in this place, which other tests must not meet.
+        monkeypatch.setattr(airflow_dc_provider, "checkpoints", airflow_dc_provider.checkpoints)
         for name in list(sys.modules):
             if name.startswith("airflow_dc_provider.checkpoints"):
                 monkeypatch.delitem(sys.modules, name)

@@ -222,14 +222,14 @@ class TestClosedGate:
         from airflow.sdk.exceptions import AirflowFailException
 
         fake_spark.answers(failing)
-        with pytest.raises(DcViolationRetryError) as caught:
+        with pytest.raises(DcViolationRetryError, match="wait for the next retry of this task") as caught:
             gate(retry_on_violation=True).execute({"ti": ti})
         assert not isinstance(caught.value, AirflowFailException)
         assert ti.pushed["verdict"]["decision"] == "fail"
 
     def test_tells_of_a_discarded_load(self, gate, fake_spark, ti, failing):
         fake_spark.answers({**failing, "discarded": True})
-        with pytest.raises(DcViolationError, match="the state is as it was before it"):
+        with pytest.raises(DcViolationError, match="the state is as it was without it"):
             gate(rejected_load="discard").execute({"ti": ti})
         assert ti.pushed["verdict"]["discarded"] is True
 
@@ -239,6 +239,11 @@ class TestClosedGate:
         log = capfd.readouterr().out
         assert "broke 1 of 2 rules. The gate stays open." in log
         assert "Berln  Berlin" in log
+
+    def test_says_when_it_stays_open_for_a_load_that_was_discarded(self, gate, fake_spark, ti, failing, capfd):
+        fake_spark.answers({**failing, "discarded": True})
+        gate(on_violation="warn", rejected_load="discard").execute({"ti": ti})
+        assert "tasks behind the gate must not bring them into the table" in capfd.readouterr().out
 
     def test_stays_open_when_only_rules_of_severity_warn_are_broken(self, gate, fake_spark, ti, failing):
         failing["decision"] = "warn"
@@ -253,6 +258,104 @@ class TestClosedGate:
             gate().execute({"ti": ti})
         line = next(line for line in str(caught.value).splitlines() if "Ber\\nln\\r\\x1b[31m\\u202e" in line)
         assert len(line) < 200
+
+
+class TestMask:
+    def test_a_verdict_is_masked_when_it_is_given_whatever_it_shows(self, gate, fake_spark, ti, failing, capfd):
+        fake_spark.answers({**failing, "replayed": True})
+        with pytest.raises(DcViolationError) as caught:
+            gate(mask=["CITY", "id"]).execute({"ti": ti})
+        for place in (str(caught.value), str(caught.value.summary), str(ti.pushed), capfd.readouterr().out):
+            assert "Berl" not in place
+            assert "id=17" not in place
+        assert "worst rows: id=*** (8 violations)" in str(caught.value)
+        assert re.search(r"zip +10115 +10115", str(caught.value)), "what is not masked is shown"
+
+    def test_an_open_gate_masks_too(self, gate, fake_spark, ti, failing, capfd):
+        fake_spark.answers(failing)
+        gate(mask=["city"], on_violation="warn").execute({"ti": ti})
+        assert "Berl" not in capfd.readouterr().out
+
+    @pytest.mark.parametrize(("mask", "level"), [((), "WARN"), (["city"], "FATAL")])
+    def test_spark_keeps_quiet_of_values(self, gate, fake_spark, ti, passing, mask, level):
+        fake_spark.answers(passing)
+        gate(mask=mask).execute({"ti": ti})
+        assert fake_spark.conf()["spark.log.level"] == level
+        gate(mask=mask, conf={"spark.log.level": "INFO"}).execute({"ti": ti})
+        assert fake_spark.conf()["spark.log.level"] == "INFO"
+
+    @pytest.mark.parametrize("result", [None, "passing"])
+    def test_lines_of_spark_that_may_quote_values_are_left_out(self, gate, fake_spark, ti, passing, capfd, result):
+        own = "12:34:56 airflow_dc_provider.apply_load load one: 2 rows inserted"
+        spark = "[CAST_INVALID_INPUT] The value 'Berln' of the type"
+        fake_spark.answers(passing if result else None, exit_code=1, say=f"{own}\n{spark}")
+        if result:
+            gate(mask=["city"]).execute({"ti": ti})
+        else:
+            with pytest.raises(DcGateError, match="because columns are masked and Spark's errors quote") as caught:
+                gate(mask=["city"]).execute({"ti": ti})
+            assert "Berln" not in str(caught.value)
+            assert caught.value.__cause__ is None, "it has the lines as they are"
+        log = capfd.readouterr().out
+        assert "Berln" not in log
+        assert own in log
+        assert "1 line of Spark left out: columns are masked" in log
+
+    def test_without_a_mask_all_lines_are_shown(self, gate, fake_spark, ti, passing, capfd):
+        fake_spark.answers(passing, say="The value 'Berln'")
+        gate().execute({"ti": ti})
+        log = capfd.readouterr().out
+        assert "The value 'Berln'" in log
+        assert "left out" not in log
+
+
+FORGED = "x\n::endgroup::\nLoad one of table tax: PASS\r\x1b[2J\u2028"
+
+
+class TestNothingForgesALine:
+    """Texts from elsewhere stand on one line each, and end no group of the log."""
+
+    def test_no_line_of_spark_does(self, gate, fake_spark, ti, passing, capfd):
+        fake_spark.answers(passing, say="a\x1b[2Jb\x07 ::endgroup:: c\n::group::mine")
+        gate().execute({"ti": ti})
+        log = capfd.readouterr().out
+        assert "a\\x1b[2Jb\\x07 \\x3a:endgroup:: c" in log
+        assert "\\x3a:group::mine" in log
+        assert (log.count("::endgroup::"), log.count("::group::")) == (1, 1)
+
+    @pytest.mark.parametrize("part", ["message", "hint"])
+    def test_no_error_of_the_job_does(self, gate, fake_spark, ti, part):
+        error = {"type": "SchemaError", "message": "Wrong.", "hint": "Mend it.", part: FORGED}
+        fake_spark.answers({"schema_version": 1, "error": error}, exit_code=1)
+        with pytest.raises(DcGateError) as caught:
+            gate().execute({"ti": ti})
+        assert len(str(caught.value).splitlines()) == 2
+        assert "x\\n::endgroup::\\nLoad one" in str(caught.value)
+
+    def test_no_last_line_of_spark_does(self, gate, fake_spark, ti):
+        fake_spark.answers(None, exit_code=1, say="died\x1b[2J")
+        with pytest.raises(DcGateError, match=r"died\\x1b\[2J") as caught:
+            gate().execute({"ti": ti})
+        assert caught.value.__cause__ is None, "it has them as they are"
+
+    def test_no_text_of_a_verdict_does(self, gate, fake_spark, ti, failing, quarantined, capfd):
+        rule = failing["constraints"][0]
+        rule |= {"name": FORGED, "formula": FORGED, "description": FORGED, "violations": FORGED}
+        rule["violating_rows_listed"] = [FORGED]
+        quarantined |= {"violating": FORGED, "clean": FORGED}
+        fake_spark.answers({**failing, "table": FORGED, "load_id": FORGED, "notes": [FORGED], "discarded": True})
+        with pytest.raises(DcViolationError) as caught:
+            gate(rejected_load="discard").execute({"ti": ti})
+        log = capfd.readouterr().out
+        for said in (str(caught.value), log):
+            assert not [line for line in said.splitlines() if line.startswith(("::endgroup::", "Load one of"))]
+            assert "\x1b[2J" not in said
+
+    def test_no_state_that_cannot_be_written_does(self, gate, fake_spark, ti, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(DcGateError) as caught:
+            gate(state=f"{tmp_path}/file/a\nb").execute({"ti": ti})
+        assert "/file/a\\nb cannot be written" in str(caught.value)
 
 
 class TestToolErrors:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator
 from airflow_dc_provider.operators.gate import DcGateOperator
+from airflow_dc_provider.operators.retract import DcRetractLoadOperator
 from dc_engine.errors import ConstraintError, RequestError
 
 
@@ -22,8 +25,15 @@ def arguments(rules: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_load_is_named_after_the_run_unless_told(arguments):
-    assert DcGateOperator(**arguments).load_id == "{{ run_id }}"
+@pytest.mark.parametrize(("map_index", "load_id"), [(-1, "a run"), (None, "a run"), (0, "a run-0"), (12, "a run-12")])
+@pytest.mark.parametrize("native", [False, True])
+def test_the_load_is_named_after_the_run_and_the_map_index_unless_told(arguments, map_index, load_id, native):
+    from airflow.sdk import DAG
+
+    with DAG("d", schedule=None, render_template_as_native_obj=native):
+        operator = DcGateOperator(**{**arguments, "changes": {"path": "/landing"}})
+    operator.render_template_fields({"run_id": "a run", "ti": SimpleNamespace(map_index=map_index)})
+    assert operator.load_id == load_id
 
 
 @pytest.mark.parametrize("value", ["skip", "ask"])
@@ -92,13 +102,52 @@ def test_the_table_is_checked_like_the_changes(arguments):
 @pytest.mark.parametrize("quarantine", ["quarantine/tax", "{{ later }}"])
 def test_a_relative_quarantine_is_refused_before_spark_starts(arguments, quarantine, fake_spark, ti):
     def build_and_run():
-        operator = DcGateOperator(**arguments, quarantine=quarantine)
+        operator = DcGateOperator(**arguments, quarantine=quarantine, load_id="one")
         operator.render_template_fields({"later": "quarantine/tax"})
         operator.execute({"ti": ti})
 
     with pytest.raises((RequestError, DcGateError), match="quarantine is 'quarantine/tax', and must be an absolute"):
         build_and_run()
     assert not fake_spark.was_called
+
+
+BAD_IDS = {
+    "\ud800": r"The load_id '\\ud800' cannot be written as UTF-8",
+    "a\nb": r"The load_id 'a\\nb' has line breaks or other characters that do not print",
+    "\x1b[2J": r"The load_id '\\x1b\[2J' has line breaks",
+    "x" * 301: r"The load_id 'x{60}\.\.\.' has 301 characters, more than the 300 that are allowed",
+    " ": "'load_id' in request must be a non-empty text",
+}
+
+
+@pytest.mark.parametrize("load_id", BAD_IDS, ids=ascii)
+def test_a_load_id_that_cannot_stand_in_every_log_is_refused(arguments, load_id):
+    with pytest.raises(RequestError, match=BAD_IDS[load_id]):
+        DcGateOperator(**arguments, load_id=load_id)
+    with pytest.raises(RequestError, match=BAD_IDS[load_id]):
+        DcRetractLoadOperator(task_id="retract", state="/state/tax", load_id=load_id)
+    with pytest.raises(RequestError, match=BAD_IDS[load_id]):
+        DcExportCheckpointOperator(task_id="export", state="/state/tax", context_folder="/quality", load_id=load_id)
+
+
+@pytest.mark.parametrize("load_id", [*BAD_IDS, None], ids=ascii)
+def test_a_template_that_renders_to_such_an_id_is_refused_before_spark_starts(arguments, load_id, fake_spark, ti):
+    places = {"task_id": "other", "state": "/state/tax", "load_id": "{{ load }}"}
+    message = BAD_IDS.get(load_id, "must be a non-empty text, not None")
+    for task in (
+        DcGateOperator(**{**arguments, "changes": {"path": "/landing"}, "load_id": "{{ load }}"}),
+        DcRetractLoadOperator(**places),
+        DcExportCheckpointOperator(**places, context_folder="/quality"),
+    ):
+        task.load_id = load_id
+        with pytest.raises(DcGateError, match=message):
+            task.execute({"ti": ti})
+    assert not fake_spark.was_called
+
+
+@pytest.mark.parametrize("load_id", ["x" * 300, "Größe 東京 🎉", "{% set x = 1 %}\n{{ x }}" + "{# a remark #}" * 30])
+def test_any_other_load_id_is_taken(arguments, load_id):
+    DcGateOperator(**arguments, load_id=load_id)
 
 
 def test_bad_constraints_are_an_import_error(arguments, rules):

@@ -101,6 +101,25 @@ def test_a_kill_ends_the_whole_tree_and_removes_the_exchange(gate, tree, ti, sta
     assert not (tree.folder / "late").exists()
 
 
+def test_a_kill_removes_the_credentials(gate, tree, ti, sigterm, monkeypatch, tmp_path):
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "generic", "extra": {"storage_options": {"mine": "x"}}}')
+    operator = gate(state_conn_id="lake")
+    kill, left = operator.on_kill, []
+
+    def kill_and_look() -> None:
+        path = operator._credentials
+        assert path.exists()
+        kill()
+        left.append(path.exists())
+
+    monkeypatch.setattr(operator, "on_kill", kill_and_look)
+    sigterm(operator)
+    with pytest.raises(DcGateError, match="The task was killed"):
+        operator.execute({"ti": ti})
+    assert left == [False], "at once, not only when the task ends"
+    assert not operator._credentials.parent.exists()
+
+
 def test_the_next_try_is_as_if_nothing_had_been(gate, tree, fake_spark, ti, state, sigterm, passing):
     operator = gate()
     sigterm(operator)

@@ -75,7 +75,7 @@ class TestRetract:
             retract().execute({"ti": ti})
 
     def test_needs_a_load_and_a_state_that_does_not_move(self, retract):
-        with pytest.raises(ValueError, match="must name the load"):
+        with pytest.raises(RequestError, match="'load_id' in request must be a non-empty text, not ''"):
             retract(load_id="")
         with pytest.raises(RequestError, match="state is 'state/tax', and must be an absolute path"):
             retract(state="state/tax")
@@ -141,7 +141,7 @@ class TestMaintain:
         monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "aws", "login": "one", "password": "two"}')
         fake_spark.answers(result)
         maintain(state_conn_id="lake").execute({"ti": ti})
-        assert json.loads(fake_spark.call["environment"]["DC_STATE_OPTIONS"]) == {"key": "one", "secret": "two"}
+        assert fake_spark.call["state_options"] == {"key": "one", "secret": "two"}
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -19,6 +19,7 @@ from airflow_dc_provider.report import (
     tolerated,
     verdict_lines,
     violation_message,
+    warning_message,
 )
 from dc_engine.verdict import Verdict
 
@@ -127,14 +128,62 @@ def test_quarantined_rows_are_told_of(failing, quarantined):
     ]
 
 
-def test_the_next_steps_are_those_that_are_possible(failing):
-    kept = violation_message(Verdict.from_dict(failing), "/state/tax")
-    assert "under the same load_id. The mended rows replace these" in kept
-    assert "DcRetractLoadOperator(load_id='2026-01-03', state='/state/tax')" in kept
-    assert "max_new_violations" in kept
-    discarded = violation_message(Verdict.from_dict({**failing, "discarded": True}), "/state/tax")
-    assert "The load was discarded: the state is as it was before it." in discarded
-    assert "DcRetractLoadOperator(load_id=" not in discarded
+RETRACT = "DcRetractLoadOperator(load_id='2026-01-03', state='/state/tax')"
+
+
+@pytest.mark.parametrize("discarded", [False, True])
+@pytest.mark.parametrize("replayed", [False, True])
+@pytest.mark.parametrize("retried", [False, True])
+@pytest.mark.parametrize("clean_rows", [None, 0, 996])
+def test_the_advice_at_a_closed_gate_is_right_whatever_the_arguments(
+    failing, quarantined, discarded, replayed, retried, clean_rows
+):
+    quarantine = None if clean_rows is None else {**quarantined, "clean_rows": clean_rows}
+    facts = {**failing, "discarded": discarded, "replayed": replayed, "quarantine": quarantine}
+    said = violation_message(Verdict.from_dict(facts), "/state/tax", retried=retried)
+    steps = [line for line in said.splitlines() if line.startswith("  - ")]
+    kinds = [line.removeprefix("  - ").split(":")[0] for line in steps]
+    advice = dict(zip(kinds, steps, strict=True))
+
+    assert ("wait for the next retry" in advice["The data is wrong"]) is retried
+    assert ("run this task again under the same load_id" in advice["The data is wrong"]) is not retried
+    assert ("The mended rows replace these" in advice["The data is wrong"]) is not discarded, (
+        "there are none to replace"
+    )
+    assert f"take it out of the state with {RETRACT} and run this task again" in advice["The rule is too strict"]
+    assert ("unless a retry opens it" in said) is retried
+    assert ("this is the stored verdict" in said) is replayed
+    assert (f"in {quarantined['violating']}" in said) is (clean_rows is not None)
+    if discarded:
+        assert "the state is as it was without it" in said
+        assert "The load shall not be in the table" not in kinds, "it never got there"
+        assert "It is known and the DAG must go on" not in kinds, "what is published then, the state would never get"
+        publish = advice["It is known and the load must go to the table all the same"]
+        assert "do not mark this task as success yet" in publish
+        assert RETRACT in publish
+        assert publish.index("rejected_load='keep'") < publish.index("mark it as success then")
+    else:
+        assert RETRACT in advice["The load shall not be in the table"]
+        assert "mark this task as success" in advice["It is known and the DAG must go on"]
+    clean = "The clean rows shall go to the table without the others"
+    assert (clean in kinds) is (discarded and bool(clean_rows)), "kept rows are all in the table"
+    assert clean not in kinds or "/quarantine/3/clean" in advice[clean]
+
+
+@pytest.mark.parametrize("discarded", [False, True])
+@pytest.mark.parametrize("replayed", [False, True])
+def test_an_open_gate_says_what_became_of_the_rows(failing, discarded, replayed):
+    said = warning_message(Verdict.from_dict({**failing, "discarded": discarded, "replayed": replayed}))
+    assert "The gate stays open." in said
+    assert ("must not bring them into the table" in said) is discarded
+    assert ("this is the stored verdict" in said) is replayed
+
+
+def test_a_load_is_named_whole_so_that_the_advice_can_be_copied(failing):
+    load_id = "manual__2026-11-17T09:04:17.734638+00:00-" + "1" * 200
+    verdict = Verdict.from_dict({**failing, "load_id": load_id})
+    assert f"Load {load_id} of table tax" in facts_line(verdict, "/state")
+    assert f"DcRetractLoadOperator(load_id='{load_id}'" in violation_message(verdict, "/state")
 
 
 def test_notes_are_logged(failing):

@@ -6,6 +6,7 @@ import json
 import pickle
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,49 @@ class TestCommit:
         current = read_current(storage)
         assert current is not None
         assert sorted(outcomes) == [""] * 7 + [current.load_id]
+
+    def test_a_number_that_is_free_only_because_its_snapshot_was_removed_is_not_taken(self, storage: Storage) -> None:
+        for number in range(1, 6):
+            commit(storage, snapshot(number))
+        newest = read_current(storage)
+        for number in range(1, 5):
+            storage.remove(snapshot_path(number))
+        for number in (1, 2, 4):  # of writers that began on the snapshot before, long ago
+            load = replace(snapshot(1).loads[0], number=number, verdict="verdicts/late.json")
+            with pytest.raises(StateError, match="was perhaps not committed: snapshots after") as caught:
+                commit(storage, replace(snapshot(number, "late"), loads=[load]))
+            assert not isinstance(caught.value, ConflictError)
+            assert read_current(storage) == newest
+        assert snapshot_numbers(storage) == [5]
+
+    def test_a_commit_that_others_followed_at_once_is_one_although_its_parent_is_gone(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        commit(storage, snapshot(1))
+        create = storage.create
+        mine = replace(snapshot(2), loads=[replace(snapshot(2).loads[0], number=2, verdict="verdicts/mine.json")])
+
+        def followed(path: str, data: bytes) -> None:
+            create(path, data)
+            monkeypatch.setattr(storage, "create", create)
+            commit(storage, replace(mine, number=3, parent=2))
+            storage.remove(snapshot_path(1))
+
+        monkeypatch.setattr(storage, "create", followed)
+        assert commit(storage, mine).number == 2
+        assert snapshot_numbers(storage) == [2, 3]
+
+    def test_a_commit_whose_answer_was_lost_is_no_conflict(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create = storage.create
+
+        def lost(path: str, data: bytes) -> None:
+            create(path, data)
+            create(path, data)
+
+        monkeypatch.setattr(storage, "create", lost)
+        assert commit(storage, snapshot(1)) == read_current(storage)
 
     def test_no_draft_is_left_behind(self, storage: Storage) -> None:
         commit(storage, snapshot(1))

@@ -255,9 +255,9 @@ class TestCreate:
         monkeypatch.setattr(os, "link", no_links)
         storage = Storage(str(tmp_path / "state"))
         error = refusal(lambda: storage.create("snapshots/1.json", b"first"))
-        assert f"the filesystem of {tmp_path}/state/snapshots has no hard links" in error.message
+        assert f"the filesystem of {tmp_path} has no hard links" in error.message
         assert "two gates could overwrite each other" in error.message
-        assert storage.files() == []
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestExclusive:
@@ -283,9 +283,22 @@ class TestExclusive:
         assert len(s3.requests) == 4
         assert on_s3.files() == []
 
-    def test_a_disk_is_not_asked(self, tmp_path: Path) -> None:
-        Storage(str(tmp_path)).check_exclusive()
-        assert list(tmp_path.iterdir()) == []
+    @pytest.mark.parametrize("there", ["", "state", "state/snapshots"])
+    def test_a_disk_is_asked_once_where_the_state_will_be_and_nothing_stays_behind(
+        self, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / there).mkdir(parents=True, exist_ok=True)
+        before, asked, link = sorted(tmp_path.rglob("*")), [], os.link
+
+        def watched(source: Path, target: Path) -> None:
+            asked.append(Path(target).parent)
+            link(source, target)
+
+        monkeypatch.setattr(os, "link", watched)
+        for _ in range(2):
+            Storage(str(tmp_path / "state")).check_exclusive()
+        assert asked == [tmp_path / there]
+        assert sorted(tmp_path.rglob("*")) == before
 
     def test_a_server_that_ignores_the_condition_is_refused(self, on_s3: Storage, s3: S3Server) -> None:
         s3.heeds_conditions = False

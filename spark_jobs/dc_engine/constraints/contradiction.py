@@ -53,16 +53,15 @@ def contradiction(body: Body) -> str | None:
     strict: list[tuple[Node, Node, Predicate | None]] = []
     _add_predicates(body, edges, strict)
     _add_constants(body, edges, strict)
+    cycles = _cycles(edges)
     for less, more, reason in strict:
-        path = _path(edges, more, less)
-        if path is not None:
-            return _explain(body, [reason, *path])
+        if cycles[less] == cycles[more]:
+            return _explain(body, [reason, *_path(edges, more, less)])
     for predicate in body:
         if predicate.op is Op.NE:
             one, other = _node(predicate.left), _node_for(predicate)
-            there, back = _path(edges, one, other), _path(edges, other, one)
-            if there is not None and back is not None:
-                return _explain(body, [predicate, *there, *back])
+            if one in cycles and cycles[one] == cycles.get(other):
+                return _explain(body, [predicate, *_path(edges, one, other), *_path(edges, other, one)])
     return None
 
 
@@ -86,7 +85,7 @@ def _is_forest(body: Body) -> bool:
 
     def root(node: Node) -> Node:
         while (above := group.get(node, node)) != node:
-            node = above
+            group[node] = node = group.get(above, above)
         return node
 
     for predicate in body:
@@ -114,12 +113,21 @@ def _add_predicates(body: Body, edges: Edges, strict: list[tuple[Node, Node, Pre
 
 
 def _add_constants(body: Body, edges: Edges, strict: list[tuple[Node, Node, Predicate | None]]) -> None:
-    """The order that constants have among themselves."""
-    constants = {_node_for(one): one.right for one in body if isinstance(one.right, Constant)}
-    for (node, one), (other_node, other) in combinations(constants.items(), 2):
-        for less, more in ((node, other_node), (other_node, node)):
-            low, high = (one, other) if less == node else (other, one)
-            if _certainly_less(low, high):
+    """The order that constants have among themselves; those that only stand behind ``!=`` lie on no cycle."""
+    families: dict[str, dict[Node, Constant]] = defaultdict(dict)
+    for predicate in body:
+        if isinstance(predicate.right, Constant) and predicate.op is not Op.NE:
+            families[value_key(predicate.right)[0]][_node_for(predicate)] = predicate.right
+    for family in families.values():
+        nodes = sorted(family, key=lambda node: family[node].value)
+        greater: list[int] = []  # the place of the first that is certainly greater; so are all behind it
+        for node in nodes:
+            place = greater[-1] if greater else 0
+            while place < len(nodes) and not _certainly_less(family[node], family[nodes[place]]):
+                place += 1
+            greater.append(place)
+        for less, first in zip(nodes, greater, strict=True):
+            for more in nodes[first : greater[first] if first < len(nodes) else first]:  # the rest follows from these
                 edges[less].append((more, None))
                 strict.append((less, more, None))
 
@@ -149,9 +157,7 @@ def _is_exact(number: int | Decimal) -> bool:
 
 
 def _certainly_less(low: Constant, high: Constant) -> bool:
-    """Whether the one constant is less than the other in every type that both can take."""
-    if value_key(low)[0] != value_key(high)[0]:
-        return False
+    """Whether the one constant is less than another of its family in every type that both can take."""
     match low.value, high.value:
         case (bool() | str() as one, bool() | str() as other):
             return one < other  # type: ignore[operator]
@@ -172,19 +178,46 @@ def _less_after_rounding(low: float, high: float) -> bool:
     return high - low > 1e-6 * max(abs(low), abs(high)) + 1e-37
 
 
-def _path(edges: Edges, start: Node, goal: Node) -> list[Predicate | None] | None:
-    """The predicates along a shortest way from a node to one that is not less; nothing when there is none."""
+def _cycles(edges: Edges) -> dict[Node, int]:
+    """A number for each node, the same for nodes that lie on a common cycle (its strong component, after Kosaraju)."""
+    back: dict[Node, list[Node]] = {node: [] for node in edges}
+    for node, following in edges.items():
+        for follower, _ in following:
+            back.setdefault(follower, []).append(node)
+    finished: list[Node] = []
+    seen: set[Node] = set()
+    for start in back:
+        walk = [(start, False)]
+        while walk:
+            node, done = walk.pop()
+            if done:
+                finished.append(node)
+            elif node not in seen:
+                seen.add(node)
+                walk.append((node, True))
+                walk += [(follower, False) for follower, _ in edges.get(node, ()) if follower not in seen]
+    number: dict[Node, int] = {}
+    for start in reversed(finished):
+        waiting = [start]
+        while waiting:
+            node = waiting.pop()
+            if node not in number:
+                number[node] = number[start] if start in number else len(number)
+                waiting += [one for one in back[node] if one not in number]
+    return number
+
+
+def _path(edges: Edges, start: Node, goal: Node) -> list[Predicate | None]:
+    """The predicates along a shortest way from a node to one that is not less, which there is."""
     came: dict[Node, tuple[Node, Predicate | None]] = {}
     waiting = deque([start])
-    while waiting:
+    while goal != start and goal not in came:
         node = waiting.popleft()
-        if node == goal:
-            return [came[one][1] for one in _backwards(came, start, goal)]
         for follower, predicate in edges.get(node, ()):
             if follower != start and follower not in came:
                 came[follower] = (node, predicate)
                 waiting.append(follower)
-    return None
+    return [came[one][1] for one in _backwards(came, start, goal)]
 
 
 def _backwards(came: dict[Node, tuple[Node, Predicate | None]], start: Node, goal: Node) -> Iterator[Node]:

@@ -22,7 +22,7 @@ from dc_engine.constraints.normalise import normalise
 from dc_engine.constraints.parser import parse_body, parse_formula
 from dc_engine.constraints.printer import formula, print_name, quote_name
 from dc_engine.constraints.reading import read
-from dc_engine.constraints.section import Section, describe
+from dc_engine.constraints.section import Section, describe, shown
 from dc_engine.errors import ConstraintError, SchemaError, did_you_mean
 
 VERSION = 1
@@ -38,6 +38,7 @@ _OPTIONS = (
     "max_violating_rows",
     "description",
 )
+_FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _WITHIN_HINTS = {
     "unique": "Add its columns to the list: unique within a group is unique together with the group.",
     "fd": "Put its columns on the left side of the fd.",
@@ -56,6 +57,7 @@ def load_constraints(source: str | os.PathLike[str] | Mapping[str, Any]) -> Cons
         raise section.error("'table' is missing.", hint="Name the table that these constraints are about.")
     table = section.name("table")
     key = tuple(section.columns("key")) if "key" in document else ()
+    _check_reserved(section, "key", key)
     return ConstraintSet(table=table, key=key, constraints=tuple(_constraints(section)))
 
 
@@ -93,7 +95,7 @@ def _check_version(section: Section) -> None:
     version = section.mapping["version"]
     if version != VERSION or isinstance(version, bool):
         hint = f"Write 'version: {VERSION}'; a later version needs a later release."
-        raise section.error(f"version {version!r} is not supported.", key="version", hint=hint)
+        raise section.error(f"version {shown(version)} is not supported.", key="version", hint=hint)
 
 
 def _constraints(section: Section) -> list[Constraint]:
@@ -150,7 +152,7 @@ def _expand(section: Section) -> list[Constraint]:
     tolerance = _tolerance(section)
     description = section.text("description").strip() if section.mapping.get("description") else ""
     name = section.name("name")
-    return [
+    constraints = [
         Constraint(
             name=section.checked_name(name + suffix, "name"),
             kind=kind,
@@ -162,6 +164,21 @@ def _expand(section: Section) -> list[Constraint]:
         )
         for suffix, bodies in parts
     ]
+    _check_reserved(section, rule, [column for one in constraints for column in one.columns])
+    return constraints
+
+
+def _check_reserved(section: Section, key: str, columns: Iterable[str]) -> None:
+    """Refuse columns that are no part of a row: a load with other values in them would pass for the same load."""
+    for column in columns:
+        lower = column.lower()
+        if lower in _FEED_COLUMNS or lower.startswith("_dc_"):
+            owner = "the change data feed" if lower in _FEED_COLUMNS else "the gate"
+            raise section.error(
+                f"'{key}' names the column {print_name(column)}, which belongs to {owner} and not to the table.",
+                key=key,
+                hint="Give the column another name in the changes, for instance with 'sql'.",
+            )
 
 
 def _rule(section: Section) -> str:

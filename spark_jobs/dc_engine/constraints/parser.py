@@ -15,6 +15,8 @@ from dc_engine.constraints.tokens import BODY, OPERATORS, Token, syntax_error, t
 from dc_engine.errors import ConstraintError
 
 _MAX_DEPTH = 50
+_MAX_PREDICATES = 3_000  # more than the longest short form has when it is written out
+_MAX_BODIES = 100  # every two of them are compared
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 400  # beyond every double and every decimal; keeps exact arithmetic on constants cheap
 
@@ -68,6 +70,7 @@ class _Parser:
         self.text = text
         self.tokens = tokenize(text, BODY)
         self.position = 0
+        self.predicates = 0
         if len(self.tokens) == 1:
             raise ConstraintError("the text is empty.", hint="Write predicates such as t.zip = s.zip.")
 
@@ -113,7 +116,7 @@ class _Parser:
         return _OTHER_HINTS.get(token.text, _AND_HINT)
 
     def formula(self) -> list[Body]:
-        bodies = []
+        bodies: list[Body] = []
         while True:
             if not self.at_word("not"):
                 raise self.error(
@@ -124,6 +127,8 @@ class _Parser:
             self.next()
             if self.token.kind != "open":
                 raise self.unexpected("'(' after 'not'")
+            if len(bodies) == _MAX_BODIES:
+                raise self.error(f"more than {_MAX_BODIES} bodies", self.token, "Write several constraints.")
             bodies.append(tuple(self.group(1)))
             if not self.at_word("and"):
                 return bodies
@@ -151,6 +156,9 @@ class _Parser:
 
     def predicate(self) -> Predicate:
         start = self.token
+        self.predicates += 1
+        if self.predicates > _MAX_PREDICATES:
+            raise self.error(f"more than {_MAX_PREDICATES:,} predicates", start, "Write several constraints.")
         left = self.operand()
         if self.token.kind != "operator":
             raise self.unexpected("an operator (= != < <= > >=)")

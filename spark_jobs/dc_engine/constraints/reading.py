@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dc_engine.errors import ConstraintError, did_you_mean
+from dc_engine.errors import ConstraintError, clipped, did_you_mean
 
-# The file, its constraints, a constraint, its columns, a column; also ends aliases that contain themselves.
-_MAX_DEPTH = 5
+_MAX_DEPTH = 8  # twice what a file needs: the file, its constraints, a constraint, its columns
+_MAX_BYTES = 4 << 20  # some 30,000 constraints, which are read in a few seconds
+_MAX_NUMBER = 2**63 - 1
+_DEPTH_HINT = "A file has a list of constraints, and a constraint at most lists of columns."
 _TAG = "tag:yaml.org,2002:"
 _QUOTE_HINT = "Put the whole value in quotes: characters such as ` @ % & * # or ': ' mean something to YAML."
 
@@ -27,13 +29,38 @@ class LinedMapping(dict[str, Any]):
 def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """What messages call the source, and its document."""
     if isinstance(source, Mapping):
+        _check_mapping(source)
         return "constraints", source
     name = os.fspath(source)
+    data = _read_bytes(name)
+    if len(data) > _MAX_BYTES:
+        raise ConstraintError(
+            f"{name}: has more than {_MAX_BYTES >> 20} MiB, which no constraint file has.",
+            hint="Is it the right file? The rules of a table are one file; data belongs into the table.",
+        )
     try:
-        text = _read_bytes(name).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConstraintError(f"{name}: is not UTF-8 text ({error.reason}).", hint="Save it as UTF-8.") from None
     return name, _parse(name, text)
+
+
+def _check_mapping(document: Mapping[Any, Any]) -> None:
+    """Refuse what no file can say, and no message could show: nesting without end, odd keys, endless numbers."""
+    level: dict[int, Any] = {id(document): document}
+    for _ in range(_MAX_DEPTH):
+        parts: dict[int, Any] = {}  # each once, however often the document holds it
+        for one in level.values():
+            if isinstance(one, Mapping) and not all(isinstance(key, str) for key in one):
+                raise ConstraintError("constraints: a key has to be a word.")
+            for value in one.values() if isinstance(one, Mapping) else one:
+                if isinstance(value, Mapping | list | tuple):
+                    parts[id(value)] = value
+                elif isinstance(value, int) and abs(value) > _MAX_NUMBER:
+                    raise ConstraintError("constraints: a number is out of range.", hint="Counts are below 2^63.")
+        level = parts
+    if level:
+        raise ConstraintError("constraints: is nested too deeply.", hint=_DEPTH_HINT)
 
 
 def _read_bytes(name: str) -> bytes:
@@ -42,8 +69,9 @@ def _read_bytes(name: str) -> bytes:
             import fsspec
 
             with fsspec.open(name, "rb") as file:
-                return bytes(file.read())
-        return Path(name).read_bytes()
+                return bytes(file.read(_MAX_BYTES + 1))
+        with Path(name).open("rb") as file:
+            return file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConstraintError(f"{name}: there is no such constraint file.", hint=_nearest_file(name)) from None
     except (OSError, ImportError, ValueError) as error:
@@ -61,67 +89,95 @@ def _nearest_file(name: str) -> str:
 def _parse(name: str, text: str) -> Mapping[str, Any]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(text, loader)
+        return _Document(name, text).read()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
         raise ConstraintError(f"{where}: is not valid YAML: {error.problem}.", hint=_QUOTE_HINT) from None
     except yaml.YAMLError as error:
         raise ConstraintError(f"{name}: is not valid YAML: {' '.join(str(error).split())}.") from None
-    if root is None:
-        raise ConstraintError(f"{name}: is empty.", hint="It needs version, table and constraints.")
-    document = _value(name, root, 1)
-    if not isinstance(document, LinedMapping):
-        raise ConstraintError(
-            f"{name}:{root.start_mark.line + 1}: has to be a mapping.",
-            hint="It needs the keys version, table and constraints.",
-        )
-    return document
 
 
-def _value(name: str, node: Any, depth: int) -> Any:
-    line = node.start_mark.line + 1
-    if depth > _MAX_DEPTH:
-        raise ConstraintError(f"{name}:{line}: is nested too deeply.")
-    if node.id == "mapping":
-        return _mapping(name, node, line, depth)
-    if node.id == "sequence":
-        return [_value(name, item, depth + 1) for item in node.value]
-    return _scalar(name, node, line)
+class _Document:
+    """A YAML text, read event by event: composing it first would end the process on text that is nested deeply."""
 
+    def __init__(self, name: str, text: str) -> None:
+        import yaml
 
-def _mapping(name: str, node: Any, line: int, depth: int) -> LinedMapping:
-    mapping = LinedMapping(line)
-    for key_node, value_node in node.value:
-        key, key_line = key_node.value, key_node.start_mark.line + 1
-        if not isinstance(key, str):
-            raise ConstraintError(f"{name}:{key_line}: a key has to be a word.")
-        if key in mapping:
-            raise ConstraintError(
-                f"{name}:{key_line}: the key '{key}' stands here and on line {mapping.lines[key]}.",
-                hint="Keep one of them.",
+        self.name = name
+        self.scalar_node = yaml.ScalarNode
+        self.loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+
+    def read(self) -> LinedMapping:
+        """What the text says: one document, a mapping."""
+        kind, event = self._next()
+        while kind in ("StreamStart", "DocumentStart"):
+            kind, event = self._next()
+        if kind == "StreamEnd":
+            raise ConstraintError(f"{self.name}: is empty.", hint="It needs version, table and constraints.")
+        if kind != "MappingStart":
+            raise self._error(event, "has to be a mapping.", "It needs the keys version, table and constraints.")
+        document = self._mapping(event, 1)
+        while kind != "StreamEnd":
+            kind, event = self._next()
+            if kind == "DocumentStart":
+                raise self._error(event, "a second document begins here.", "Keep one of them.")
+        return document
+
+    def _next(self) -> tuple[str, Any]:
+        event = self.loader.get_event()
+        return type(event).__name__.removesuffix("Event"), event
+
+    def _error(self, event: Any, problem: str, hint: str = "") -> ConstraintError:
+        return ConstraintError(f"{self.name}:{event.start_mark.line + 1}: {clipped(problem)}", hint=hint)
+
+    def _value(self, kind: str, event: Any, depth: int) -> Any:
+        if kind == "Alias":
+            raise self._error(
+                event, f"the alias '*{event.anchor}' means nothing here.", "Write out what it stands for."
             )
-        mapping.lines[key] = key_line
-        mapping[key] = _value(name, value_node, depth + 1)
-    return mapping
+        if kind == "Scalar":
+            return self._scalar(event)
+        if depth > _MAX_DEPTH:
+            raise self._error(event, "is nested too deeply.", _DEPTH_HINT)
+        if kind == "MappingStart":
+            return self._mapping(event, depth)
+        items = []
+        while (item := self._next())[0] != "SequenceEnd":
+            items.append(self._value(*item, depth + 1))
+        return items
 
+    def _mapping(self, event: Any, depth: int) -> LinedMapping:
+        mapping = LinedMapping(event.start_mark.line + 1)
+        while (entry := self._next())[0] != "MappingEnd":
+            kind, key = entry
+            if kind != "Scalar":
+                raise self._error(key, "a key has to be a word.")
+            if key.value in mapping:
+                first = mapping.lines[key.value]
+                raise self._error(key, f"the key '{key.value}' stands here and on line {first}.", "Keep one of them.")
+            mapping.lines[key.value] = key.start_mark.line + 1
+            mapping[key.value] = self._value(*self._next(), depth + 1)
+        return mapping
 
-def _scalar(name: str, node: Any, line: int) -> Any:
-    """Text, except where it matters that YAML sees something else: true, false, nothing and plain numbers."""
-    tag, text = node.tag.removeprefix(_TAG), node.value
-    if tag == "null":
-        return None
-    if tag == "bool":
-        return text.lower() in ("yes", "true", "on")
-    if tag == "int" and text.lstrip("+-").isdecimal() and len(text) < 20:
-        return int(text)
-    if tag == "float":
-        return _float(text)
-    if tag in ("str", "int", "timestamp", "value", "merge"):
-        return text
-    raise ConstraintError(f"{name}:{line}: the tag '{node.tag}' means nothing here.", hint="Leave it out.")
+    def _scalar(self, event: Any) -> Any:
+        """Text, except where it matters that YAML sees something else: true, false, nothing and plain numbers."""
+        tag, text = event.tag, event.value
+        if tag is None or tag == "!":
+            tag = self.loader.resolve(self.scalar_node, text, event.implicit)
+        tag = tag.removeprefix(_TAG)
+        if tag == "null":
+            return None
+        if tag == "bool":
+            return text.lower() in ("yes", "true", "on")
+        if tag == "int" and text.lstrip("+-").isdecimal() and len(text) < 20:
+            return int(text)
+        if tag == "float":
+            return _float(text)
+        if tag in ("str", "int", "timestamp", "value", "merge"):
+            return text
+        raise self._error(event, f"the tag '{event.tag}' means nothing here.", "Leave it out.")
 
 
 def _float(text: str) -> float | str:

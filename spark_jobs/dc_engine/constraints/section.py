@@ -8,7 +8,7 @@ from typing import Any
 
 from dc_engine.constraints.sugar import check_distinct, parse_columns
 from dc_engine.constraints.tokens import check_unicode, unquote
-from dc_engine.errors import ConstraintError, did_you_mean
+from dc_engine.errors import ConstraintError, clipped, did_you_mean
 
 _MAX_NAME = 200
 _TYPES = {
@@ -35,7 +35,7 @@ class Section:
         line = lines.get(key, getattr(self.mapping, "line", None))
         where = self.source if line is None else f"{self.source}:{line}"
         label = f"{self.label}: " if self.label else ""
-        return ConstraintError(f"{where}: {label}{message}", hint=hint)
+        return ConstraintError(f"{where}: {label}{clipped(message)}", hint=hint)
 
     def wrong_type(self, key: str, expected: str, value: Any, *, hint: str = "") -> ConstraintError:
         """An error about the type of a value."""
@@ -100,7 +100,7 @@ class Section:
         digits = number.replace(".", "", 1)
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 20) or Decimal(number) > 100:
             raise self.error(
-                f'\'{key}\' has to be a whole number or a percentage from "0%" to "100%", not {value!r}.',
+                f'\'{key}\' has to be a whole number or a percentage from "0%" to "100%", not {shown(value)}.',
                 key=key,
                 hint='Write 5 for five rows, or "0.1%" for one in a thousand of the load\'s rows.',
             )
@@ -130,6 +130,11 @@ class Section:
             if not isinstance(item, str) or not item.strip("`"):
                 hint = "Put the name in quotes: YAML reads no, on, off and numbers as something else."
                 raise self.wrong_type(key, "a list of columns", [item], hint=hint)
+
+
+def shown(value: Any) -> str:
+    """A value that is not among those allowed, for a message."""
+    return repr(value) if isinstance(value, str | int | float) else describe(value)
 
 
 def describe(value: Any) -> str:

@@ -15,6 +15,7 @@ from dc_engine.constraints.tokens import LIST, OPERATORS, Token, syntax_error, t
 from dc_engine.errors import ConstraintError
 
 Bodies = tuple[Body, ...]
+_MAX_COLUMNS = 1_000
 
 
 def parse_columns(text: str) -> list[str]:
@@ -73,6 +74,7 @@ def pod(text: str, within: Sequence[str] = ()) -> dict[str, Bodies]:
     reader.expect_arrow()
     right = reader.marked_names()
     reader.expect_end()
+    _check_number([name for name, _ in left])
     check_distinct([name for name, _ in right])
     _check_apart(within, [name for name, _ in left + right], "stands in 'within' and in the pod")
     same = unique(within)[0] + tuple(_between(name, op) for name, op in left)
@@ -96,12 +98,21 @@ def fits(kind: Kind, bodies: Bodies) -> bool:
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuse a column that is named twice."""
+    """Refuse a column that is named twice, and more columns than a rule can have."""
+    _check_number(names)
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
             raise ConstraintError(f"column {print_name(name)} is named twice.", hint="Name it once.")
         seen.add(name.lower())
+
+
+def _check_number(names: Sequence[str]) -> None:
+    if len(names) > _MAX_COLUMNS:
+        raise ConstraintError(
+            f"{len(names):,} columns are named in one place; {_MAX_COLUMNS:,} are allowed.",
+            hint="Write several constraints.",
+        )
 
 
 def _check_apart(names: Sequence[str], others: Sequence[str], problem: str) -> None:

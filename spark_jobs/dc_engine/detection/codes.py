@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ from dc_engine.constraints.model import ConstantValue, microseconds
 from dc_engine.detection.nested import is_nested, sort_keys
 
 NULL = -1
+_LONG = 64
+"""Byte strings of more bytes than that, on average, are not copied to be coded."""
 _WIDEST_DECIMAL = pa.decimal256(76, 38)  # holds every decimal(38, s) exactly
 
 
@@ -25,16 +28,56 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)])
 
 
-def codes_of(arrays: Sequence[pa.Array], family: str, *, ordered: bool) -> list[np.ndarray]:
+def take(table: pa.Table, places: np.ndarray) -> pa.Table:
+    """Some rows of a table. Arrow would first put a table of several chunks together, and copy all of it."""
+    parts = table.to_batches()
+    if len(parts) < 2 or not len(places):
+        return table.take(pa.array(places))
+    starts = np.cumsum([0, *(part.num_rows for part in parts)])
+    part_of = np.searchsorted(starts, places, side="right") - 1
+    order = np.argsort(part_of, kind="stable")
+    bounds = np.searchsorted(part_of[order], np.arange(len(parts) + 1))
+    found = [
+        part.take(pa.array(places[order[first:end]] - start))
+        for part, start, (first, end) in zip(parts, starts, pairwise(bounds), strict=False)
+        if end > first
+    ]
+    return pa.Table.from_batches(found).combine_chunks().take(pa.array(np.argsort(order)))
+
+
+def codes_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str, *, ordered: bool) -> list[np.ndarray]:
     """Codes of several arrays in one order (in any one-to-one coding when not ``ordered``)."""
-    encoded = pa.concat_arrays([comparable(array, family) for array in arrays]).dictionary_encode()
-    codes = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int64)
-    if ordered:
-        position = np.empty(len(encoded.dictionary) + 1, np.int64)
-        position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
-        position[_sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
-        codes = position[codes]
+    values = [comparable(chunk, family) for array in arrays for chunk in _chunks(array)]
+    if _are_long(values):
+        codes = _ranks(values)
+    else:
+        encoded = pa.concat_arrays(values).dictionary_encode()
+        codes = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int64)
+        if ordered:
+            position = np.empty(len(encoded.dictionary) + 1, np.int64)
+            position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
+            position[_sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
+            codes = position[codes]
     return np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return [array] if isinstance(array, pa.Array) else array.chunks or [pa.nulls(0, array.type)]
+
+
+def _are_long(values: Sequence[pa.Array]) -> bool:
+    """Whether these are byte strings of such a length that copies of them would be felt."""
+    binary = pa.types.is_large_binary(values[0].type)
+    return binary and sum(one.nbytes for one in values) > _LONG * sum(map(len, values))
+
+
+def _ranks(values: Sequence[pa.Array]) -> np.ndarray:
+    """Codes from sorting the values where they lie: no copy of them, and no dictionary that holds another."""
+    column = pa.chunked_array(values)
+    ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64) - 1
+    if column.null_count:
+        ranks[column.is_null().to_numpy()] = NULL
+    return ranks
 
 
 def comparable(array: pa.Array, family: str) -> pa.Array:

@@ -40,6 +40,10 @@ class Merge(Protocol):
         """Write the new file."""
 
 
+_MERGED_BYTES = 64 * 2**20
+"""So many bytes of files a task: what they hold in memory may be several times as much."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunsMerge:
     """The entries of some runs of an index in a range of hashes."""
@@ -121,7 +125,8 @@ def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[
 def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[RunsMerge]:
     """The tasks that merge some runs of an index, each of a bounded number of entries."""
     families = plan.families_of(index)
-    tasks = math.ceil(max(sum(file.rows for file in files), 1) / _MERGED_ENTRIES)
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    tasks = math.ceil(max(rows / _MERGED_ENTRIES, size / _MERGED_BYTES, 1))
     return [RunsMerge(index, families, tuple(files), range_of(task, tasks)) for task in range(tasks if files else 0)]
 
 

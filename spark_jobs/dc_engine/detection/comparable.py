@@ -25,7 +25,10 @@ _PLAIN = {
     "void": "void",
 }
 _PREFIXES = {"decimal": "decimal", "char(": "string", "varchar(": "string", "time(": "time"}
-_UNORDERED_INSIDE = re.compile(r"[<:,](map<|variant\b|interval (year|month))| collate ")
+_UNORDERED_INSIDE = re.compile(
+    r"(:|array<)(map<|variant\b|interval(?! (day|hour|minute|second))|geometry\(|geography\()|struct<>| collate "
+)
+"""Types that make arrays and structs incomparable, each after the name of a field or as the type of items."""
 _CONSTANTS: dict[str, tuple[type, ...]] = {
     "integer": (int, Decimal),
     "decimal": (int, Decimal),

@@ -2,8 +2,8 @@
 
 ``partner_weights`` takes the rows that ask (queries), the rows that may answer (entries, each with its number of
 rows) and the comparisons between them. Equalities make blocks; each ``!=`` is "all minus the equal ones"; one
-inequality is a prefix sum, two are a sweep, and what is left goes to a k-d tree. Where the blocks are small enough,
-a scan of them answers sooner than numba can be imported.
+inequality is a prefix sum, two are a sweep, three are many sweeps of halves, and what is left goes to a k-d tree. Where
+the blocks are small enough, a scan of them answers sooner than numba can be imported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def partner_weights(matches: Sequence[Match], weights: np.ndarray, queries: int)
         scan = Scan(matches, weights, np.arange(queries))
         if scan.is_cheap:
             return scan.count()
-    if len(ordered) > 2 or len(unequal) > _MOST_UNEQUAL:
+    if len(ordered) > 3 or len(unequal) > _MOST_UNEQUAL:
         return Tree(matches, weights).count(matches)
     total = np.zeros(queries, np.int64)
     for chosen in range(2 ** len(unequal)):
@@ -70,35 +70,41 @@ def _blocks(equal: Sequence[Match], queries: int, entries: int) -> tuple[np.ndar
 def _count_ordered(
     block: np.ndarray, entry_block: np.ndarray, ordered: Sequence[Match], weights: np.ndarray
 ) -> np.ndarray:
-    """The weight of each query's entries in its block, under at most two inequalities."""
+    """The weight of each query's entries in its block, under at most three inequalities."""
     if not ordered:
         sums = np.bincount(entry_block, weights=weights, minlength=int(block.max()) + 1)
         return sums[block].astype(np.int64)
-    x, entry_x = _below(ordered[0])
-    if len(ordered) == 1:
-        start, position, order = _ranks(block, x, entry_block, entry_x)
+    *others, (z, entry_z) = map(_below, ordered)
+    start, position, order = _ranks(block, z, entry_block, entry_z)
+    if not others:
         sums = np.concatenate([[0], np.cumsum(weights[order])])
         return sums[position] - sums[start]
-    from dc_engine.kernels.sweep import (
-        dominated_weight,
-    )  # numba: only bodies with two inequalities pay for it
-
-    y, entry_y = _below(ordered[1])
-    start, position, order = _ranks(block, y, entry_block, entry_y)
     first = np.searchsorted(entry_block[order], entry_block[order], side="left")
     entry_rank = np.empty(len(order), np.int64)
     entry_rank[order] = np.arange(len(order)) - first
-    by_query, by_entry = np.lexsort((x, block)), np.lexsort((entry_x, entry_block))
+    return _count_below(
+        np.concatenate([block, entry_block]),
+        [np.concatenate(pair) for pair in others],
+        np.concatenate([position - start, entry_rank]),
+        np.concatenate([np.zeros(len(block), np.int64), weights]),
+        np.arange(len(block) + len(entry_block)) < len(block),
+    )[: len(block)]
+
+
+def _count_below(
+    block: np.ndarray, values: Sequence[np.ndarray], rank: np.ndarray, weight: np.ndarray, is_query: np.ndarray
+) -> np.ndarray:
+    """For each query among some queries and entries, the weight of the entries that are smaller in every respect."""
+    x, *others = values
+    low = int(x.min())
+    order = np.argsort(block * (int(x.max()) - low + 1) + (x - low), kind="stable")  # on a tie a query comes first
+    placed = [one[order] for one in (block, *others, rank, weight, is_query)]
+    if others:
+        from dc_engine.kernels.divide import dominated_weight  # numba: only bodies with three inequalities pay for it
+    else:
+        from dc_engine.kernels.sweep import dominated_weight  # and those with two
     counts = np.empty(len(block), np.int64)
-    counts[by_query] = dominated_weight(
-        block[by_query],
-        x[by_query],
-        (position - start)[by_query],
-        entry_block[by_entry],
-        entry_x[by_entry],
-        entry_rank[by_entry],
-        weights[by_entry],
-    )
+    counts[order] = dominated_weight(*placed)
     return counts
 
 
@@ -211,7 +217,7 @@ class Tree:
         self._ops = np.array([codes[one.op] for one in matches], np.int64)
         points = [one.entry for one in matches] or [np.zeros(len(weights), np.int64)]
         self._points = np.ascontiguousarray(np.stack(points))
-        self._built = kernel.build(self._points, weights)
+        self._built = kernel.build(self._points, weights, self._ops)
 
     def count(self, matches: Sequence[Match]) -> np.ndarray:
         """For each query, the total weight of its partners."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dc_engine.constraints.model import ConstantValue
 from dc_engine.detection.bodies import BodyPlan, RowFilter
-from dc_engine.detection.codes import NULL, codes_of, combine, constant_array, whole
+from dc_engine.detection.codes import NULL, codes_of, combine, constant_array
 from dc_engine.detection.counting import COMPARE, Match, partner_weights
 from dc_engine.detection.plan import OrderClass
 
@@ -69,7 +69,7 @@ def make_frames(
     codes: list[dict[str, np.ndarray]] = [{} for _ in tables]
     constants: dict[tuple[str, ConstantValue], int] = {}
     for one in classes:
-        arrays = [whole(table.column(column)) for table, _ in tables for column in one.columns]
+        arrays = [table.column(column) for table, _ in tables for column in one.columns]
         literals = [constant_array(value, one.family) for value in one.constants]
         coded = codes_of([*arrays, *literals], one.family, ordered=one.ordered)
         for number in range(len(tables)):

@@ -15,6 +15,9 @@ from dc_engine.detection.codes import comparable
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL_LANE = np.uint64(0x5851F42D4C957F2D)
+_KEEP = np.array([2 ** (8 * length) - 1 for length in range(8)], np.uint64)
+"""The bits of the first so many bytes of a word."""
+_BYTES_AT_ONCE = 2**21
 
 
 def key_hashes(columns: Sequence[pa.Array], families: Sequence[str], rows: int) -> np.ndarray:
@@ -56,17 +59,35 @@ def _lanes(values: pa.Array) -> np.ndarray:
 
 
 def _bytes_lanes(values: pa.Array) -> np.ndarray:
-    """A polynomial over the bytes, from prefix sums: no loop over the values."""
+    """A polynomial over words of eight bytes, for some megabytes at a time: long values would take room many times."""
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[values.offset : values.offset + len(values) + 1]
+    lanes = np.zeros(len(values), np.uint64)
+    if offsets[-1] == offsets[0]:
+        return lanes
+    data = np.frombuffer(data_buffer, np.uint8)
+    first = 0
+    while first < len(values):
+        last = int(np.searchsorted(offsets, offsets[first] + _BYTES_AT_ONCE))
+        last = min(max(last, first + 1), len(values))
+        lanes[first:last] = _piece_lanes(data, offsets[first : last + 1])
+        first = last
+    return lanes
+
+
+def _piece_lanes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The lanes of the values between some offsets, from prefix sums: no loop over the values."""
+    padded = np.append(data[offsets[0] : offsets[-1]], np.zeros(8, np.uint8))
+    word_at = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     lengths = np.diff(offsets)
-    if not lengths.sum():
-        return np.zeros(len(values), np.uint64)
-    data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
-    place = np.arange(len(data)) - np.repeat(offsets[:-1] - offsets[0], lengths)
-    powers = np.full(int(lengths.max()), _ODD).cumprod(dtype=np.uint64)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum((data + np.uint64(1)) * powers[place], dtype=np.uint64)])
-    ends = offsets - offsets[0]
+    ends = np.concatenate([[0], np.cumsum((lengths + 7) // 8)])
+    counts = np.diff(ends)
+    place = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+    words = word_at[np.repeat(offsets[:-1] - offsets[0], counts) + 8 * place]
+    partial = lengths % 8 > 0
+    words[ends[1:][partial] - 1] &= _KEEP[lengths[partial] % 8]
+    powers = np.full(int(counts.max()), _ODD).cumprod(dtype=np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(words) * powers[place], dtype=np.uint64)])
     return _mix(sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64))
 
 

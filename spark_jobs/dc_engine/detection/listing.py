@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dc_engine.detection.bodies import BodyPlan
-from dc_engine.detection.codes import whole
+from dc_engine.detection.codes import take, whole
 from dc_engine.detection.counting import find_partners
 from dc_engine.detection.frames import Frame, holds, matches_of
 from dc_engine.detection.plan import ConstraintPlan
@@ -56,6 +57,10 @@ class _Pairs:
     s_chosen: np.ndarray
     violations: np.ndarray
 
+    def at(self, chosen: np.ndarray) -> _Pairs:
+        """Some of the pairs."""
+        return _Pairs(self.t, self.s, self.t_chosen[chosen], self.s_chosen[chosen], self.violations[chosen])
+
 
 def list_pairs(
     constraint: ConstraintPlan,
@@ -73,8 +78,22 @@ def list_pairs(
         if not body.symmetric and counted.as_s is not None:
             for partner in (origins.old_t, origins.new_t) if blocks.pairs_new else (origins.old_t,):
                 found.append(_with_new_as_s(body, counted.as_s, origins.new_s, partner, most))
-    tables = [_table(one, columns) for one in found if len(one.t_chosen)]
+    tables = [_table(one, columns) for one in _best(found, most) if len(one.t_chosen)]
     return merge_listings(tables, most) if tables else None
+
+
+def _best(found: Sequence[_Pairs], most: int) -> list[_Pairs]:
+    """The pairs that ``merge_listings`` will keep, chosen before any of their values, which may be long, is copied."""
+    ends = [np.stack([_ends(one.t, one.t_chosen), _ends(one.s, one.s_chosen)], axis=1) for one in found]
+    order = _ranked(np.concatenate([_row_pairs(one) for one in found]), np.concatenate(ends))[:most]
+    bounds = np.cumsum([0, *(len(one.t_chosen) for one in found)])
+    parts = [np.sort(order[(order >= low) & (order < high)]) - low for low, high in pairwise(bounds)]
+    return [one.at(part) for one, part in zip(found, parts, strict=True)]
+
+
+def _ends(origin: Origin, chosen: np.ndarray) -> np.ndarray:
+    """A number for each projection: that of its first row when it is new, and a number that no row has otherwise."""
+    return _first_ids(origin, chosen) if origin.new else -1 - chosen
 
 
 def list_rows(frame: Origin, columns: Sequence[str], violating: np.ndarray, most: int) -> pa.Table:
@@ -138,12 +157,17 @@ def _first_ids(origin: Origin, chosen: np.ndarray) -> np.ndarray:
 
 
 def _table(found: _Pairs, columns: Sequence[str]) -> pa.Table:
+    return _assemble(found.t, found.s, found.t_chosen, found.s_chosen, _row_pairs(found), found.violations, columns)
+
+
+def _row_pairs(found: _Pairs) -> np.ndarray:
+    """How many pairs of rows each pair of projections stands for."""
     t_rows, s_rows = found.t.frame.weights[found.t_chosen], found.s.frame.weights[found.s_chosen]
     pairs = t_rows * s_rows
     if found.t.new and found.s.new:
         same = _first_ids(found.t, found.t_chosen) == _first_ids(found.s, found.s_chosen)
         pairs = np.where(same, t_rows * (t_rows - 1) // 2, pairs)
-    return _assemble(found.t, found.s, found.t_chosen, found.s_chosen, pairs, found.violations, columns)
+    return pairs
 
 
 def _assemble(
@@ -159,7 +183,7 @@ def _assemble(
     for name, origin, chosen in (("t", t, t_chosen), ("s", s, s_chosen)):
         if origin is None:
             continue
-        facts[name] = _values(origin.frame.table.select(columns).take(pa.array(origin.frame.first[chosen])))
+        facts[name] = _values(take(origin.frame.table.select(columns), origin.frame.first[chosen]))
         facts[f"{name}_rows"] = pa.array(origin.frame.weights[chosen], pa.int64())
         facts[f"{name}_new"] = pa.array(np.full(len(chosen), origin.new))
         distinct, back = np.unique(chosen, return_inverse=True)
@@ -180,11 +204,15 @@ def merge_listings(listings: Sequence[pa.Table], most: int) -> pa.Table:
     Two new projections that violate a body both ways round are found from both ends.
     """
     listing = pa.concat_tables(listings)
-    order = np.argsort(-listing.column("pairs").to_numpy(), kind="stable")
-    if "s" in listing.column_names:
-        ends = np.stack([_first_listed(listing, "t"), _first_listed(listing, "s")], axis=1)[order]
-        order = order[np.sort(np.unique(np.sort(ends, axis=1), axis=0, return_index=True)[1])]
-    return listing.take(pa.array(order[:most]))
+    sides = [side for side in ("t", "s") if side in listing.column_names]
+    ends = np.stack([_first_listed(listing, side) for side in sides], axis=1)
+    return take(listing, _ranked(listing.column("pairs").to_numpy(), ends)[:most])
+
+
+def _ranked(pairs: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The places of the most pairs first, those with the same ends (in either order) once."""
+    order = np.argsort(-pairs, kind="stable")
+    return order[np.sort(np.unique(np.sort(ends[order], axis=1), axis=0, return_index=True)[1])]
 
 
 def _first_listed(listing: pa.Table, side: str) -> np.ndarray:

@@ -20,38 +20,49 @@ _EXACT = Context(prec=100)  # the default one rounds to 28 digits
 
 def is_nested(arrow_type: pa.DataType) -> bool:
     """Whether values of this type are compared through ``sort_keys``."""
-    return pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_struct(arrow_type)
+    return _is_list(arrow_type) or pa.types.is_struct(arrow_type)
 
 
 def sort_keys(array: pa.Array) -> pa.Array:
     """One byte string for each value; NULL stays NULL."""
-    keys = [None if value is None else _key(value, array.type) for value in array.to_pylist()]
+    raw = array.cast(_raw_type(array.type))
+    keys = [None if value is None else _key(value, raw.type) for value in raw.to_pylist()]
     return pa.array(keys, pa.large_binary())
 
 
-def _element(value: Any, arrow_type: pa.DataType) -> bytes:
-    return _NULL if value is None else _VALUE + _key(value, arrow_type)
+def _is_list(arrow_type: pa.DataType) -> bool:
+    return pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)
 
 
-def _key(value: Any, arrow_type: pa.DataType) -> bytes:
+def _raw_type(arrow_type: pa.DataType) -> pa.DataType:
+    """The type with numbers and bytes inside: Python's dates and texts do not hold everything that a table may."""
+    if _is_list(arrow_type):
+        return pa.list_(_raw_type(arrow_type.value_type))
     if pa.types.is_struct(arrow_type):
-        return b"".join(_element(value[field.name], field.type) for field in arrow_type)
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        return b"".join(_element(item, arrow_type.value_type) for item in value) + _END
-    if pa.types.is_floating(arrow_type):
-        return _float_key(value)
-    if pa.types.is_decimal(arrow_type):
-        return (int(value.scaleb(38, _EXACT)) + _DECIMAL_OFFSET).to_bytes(33, "big")
+        return pa.struct([pa.field(field.name, _raw_type(field.type)) for field in arrow_type])
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type):
-        return _terminated(value.encode())
-    if pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type):
-        return _terminated(value)
-    scalar = pa.scalar(value, arrow_type)
+        return pa.large_binary()
     if pa.types.is_date(arrow_type):
-        scalar = scalar.cast(pa.int32())
-    elif pa.types.is_boolean(arrow_type):
-        scalar = scalar.cast(pa.int8())
-    return (scalar.cast(pa.int64()).as_py() + 2**63).to_bytes(8, "big")
+        return pa.int32()
+    return pa.int64() if pa.types.is_temporal(arrow_type) else arrow_type
+
+
+def _element(value: Any, raw_type: pa.DataType) -> bytes:
+    return _NULL if value is None else _VALUE + _key(value, raw_type)
+
+
+def _key(value: Any, raw_type: pa.DataType) -> bytes:
+    if pa.types.is_struct(raw_type):
+        return b"".join(_element(value[field.name], field.type) for field in raw_type)
+    if _is_list(raw_type):
+        return b"".join(_element(item, raw_type.value_type) for item in value) + _END
+    if pa.types.is_floating(raw_type):
+        return _float_key(value)
+    if pa.types.is_decimal(raw_type):
+        return (int(value.scaleb(38, _EXACT)) + _DECIMAL_OFFSET).to_bytes(33, "big")
+    if isinstance(value, bytes):
+        return _terminated(value)
+    return (int(value) + 2**63).to_bytes(8, "big")
 
 
 def _terminated(value: bytes) -> bytes:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ import pyarrow.compute as pc
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.listing import masked, merge_listings
+from dc_engine.detection.shown import json_rows
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
@@ -108,35 +106,3 @@ def _sum_by_row(tables: Sequence[pa.Table]) -> pa.Table:
     np.add.at(sums, place, together.column("violations").to_numpy())
     order = np.argsort(-sums, kind="stable")
     return pa.table({"row_id": ids[order], "violations": sums[order]})
-
-
-def json_rows(columns: Mapping[str, pa.Array]) -> list[dict[str, Any]]:
-    """Rows of values as JSON can carry them, readable and without loss."""
-    lists = [_readable(column) for column in columns.values()]
-    return [dict(zip(columns, map(_jsonable, row), strict=True)) for row in zip(*lists, strict=True)]
-
-
-def _readable(column: pa.Array) -> list[Any]:
-    """Dates and times as Arrow prints them: Python's own end at the year 9999."""
-    timed = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
-    return (column.cast(pa.string()) if timed else column).to_pylist()
-
-
-def _jsonable(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return str(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Mapping):
-        return {str(name): _jsonable(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    return str(value)

@@ -19,9 +19,9 @@ import pyarrow as pa
 from dc_engine.detection.codes import codes_of, combine, whole
 from dc_engine.detection.encode import GONE
 from dc_engine.detection.plan import ROW_HASH, Group, Plan
-from dc_engine.detection.report import json_rows
 from dc_engine.detection.rows import ROW_ID, schema_mark, take_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries
+from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.steps import PASSED_ON
 from dc_engine.detection.work import Work, received
 from dc_engine.errors import DcError
@@ -95,7 +95,7 @@ class Resolve:
             "deleted": len(match.delete),
             "replaced": len(match.replaced),
             "missing": missing.num_rows,
-            "named": json_rows({name: whole(named.column(name)) for name in named.column_names}),
+            "named": json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME),
         }
 
     def _match(self, gone: pa.Table, new: pa.Table) -> _Match:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.codes import whole
+from dc_engine.detection.codes import take, whole
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.parquet import ROW_GROUP, Builder, Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
@@ -64,17 +64,18 @@ def find_entries(
         if not _may_hold(file, wanted, within):
             continue
         reader = Reader(storage, file)
-        groups, chosen = _wanted_rows(reader, wanted, within)
-        if not len(chosen):
-            continue
-        readers[number] = reader
-        table = reader.read(groups, [*columns, ROWS])
-        reader.forget()
         starts = reader.group_starts
-        absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
-        tables.append(table.take(pa.array(chosen)) if len(chosen) < table.num_rows else table)
-        file_numbers.append(np.full(len(chosen), number))
-        positions.append(absolute[chosen])
+        for candidates in reader.portions(_candidates(reader, wanted, within)):
+            groups, chosen = _wanted_rows(reader, candidates, wanted, within)
+            if not len(chosen):
+                continue
+            readers[number] = reader
+            table = reader.read(groups, [*columns, ROWS])
+            absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
+            tables.append(take(table, chosen) if len(chosen) < table.num_rows else table)
+            file_numbers.append(np.full(len(chosen), number))
+            positions.append(absolute[chosen])
+        reader.forget()
     if not tables:
         empty = np.zeros(0, np.int64)
         return Found(pa.table({}), empty, empty, readers)
@@ -91,20 +92,24 @@ def _may_hold(file: DataFile, wanted: np.ndarray | None, within: tuple[int, int]
     return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high, side="right"))
 
 
-def _wanted_rows(
-    reader: Reader, wanted: np.ndarray | None, within: tuple[int, int] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The row groups to read, and which of their rows are wanted."""
-    bounds, starts = reader.bounds, reader.group_starts
+def _candidates(reader: Reader, wanted: np.ndarray | None, within: tuple[int, int] | None) -> np.ndarray:
+    """The row groups that can have a wanted hash."""
+    bounds = reader.bounds
     if within is not None:
-        candidates = np.flatnonzero((bounds[:, 0] <= within[1]) & (bounds[:, 1] >= within[0]))
-    elif wanted is not None:
+        return np.flatnonzero((bounds[:, 0] <= within[1]) & (bounds[:, 1] >= within[0]))
+    if wanted is not None:
         first = np.searchsorted(wanted, bounds[:, 0], side="left")
-        candidates = np.flatnonzero(np.searchsorted(wanted, bounds[:, 1], side="right") > first)
-    else:
-        return np.arange(len(bounds)), np.arange(starts[-1])
-    if not len(candidates):
-        return candidates, candidates
+        return np.flatnonzero(np.searchsorted(wanted, bounds[:, 1], side="right") > first)
+    return np.arange(len(bounds))
+
+
+def _wanted_rows(
+    reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of some row groups those to read, and which of their rows are wanted."""
+    starts = reader.group_starts
+    if wanted is None and within is None:
+        return candidates, np.arange(int((starts[candidates + 1] - starts[candidates]).sum()))
     hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
     if within is not None:
         hit = (hashes >= within[0]) & (hashes <= within[1])
@@ -118,10 +123,21 @@ def _wanted_rows(
 
 
 def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> DataFile:
-    """Write entries (one or more, ordered by hash) as one run of an index."""
-    data = parquet_bytes(entries, delta=[HASH, ROWS, ROW_IDS])
+    """Write entries (one or more) as one run of an index, ordered by hash."""
+    hashes = whole(entries.column(HASH)).to_numpy()
+    order = np.argsort(hashes, kind="stable")
+    builder = Builder(entries.schema, delta=[HASH, ROWS, ROW_IDS])
+    for first in range(0, len(order), ROW_GROUP):  # long values are never there twice
+        builder.add(take(entries, order[first : first + ROW_GROUP]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
-    bounds = (entries.column(HASH)[0].as_py(), entries.column(HASH)[-1].as_py())
+    bounds = (int(hashes[order[0]]), int(hashes[order[-1]]))
     return store_parquet(
-        storage, path, data, kind=FileKind.INDEX, owner=index_id, load=load, rows=entries.num_rows, bounds=bounds
+        storage,
+        path,
+        builder.finish(),
+        kind=FileKind.INDEX,
+        owner=index_id,
+        load=load,
+        rows=builder.rows,
+        bounds=bounds,
     )

@@ -7,35 +7,43 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
 from dc_engine.detection.encode import Spread
-from dc_engine.detection.plan import Plan
+from dc_engine.detection.plan import Group, Plan
 from dc_engine.detection.staging import ROW_GROUP
 from dc_engine.detection.work import NOTHING_UNDONE, Undone, Work
 from dc_engine.request import Request
 from dc_engine.state.files import DataFile
+from dc_engine.state.parquet import bytes_a_row
 from dc_engine.state.storage import Storage
 
 _UNIT_ROWS = 131_072
 _UNIT_ENTRIES = 524_288
 _SHARE_ENTRIES = 2_097_152
+_UNIT_BYTES = 32 * 2**20
+_SHARE_BYTES = 256 * 2**20
 _PROBE_ROWS = 524_288
+_PROBE_BYTES = 64 * 2**20
 _REPORT_ROWS = 1_048_576
 _REPORT_CONSTRAINTS = 50
 _MOST_ENCODERS = 64
 
 
-def spread_of(plan: Plan, index_files: Mapping[str, tuple[DataFile, ...]], rows: int) -> dict[int, Spread]:
-    """Cut each group so that a probe has a bounded number of rows and entries to look at."""
-    spread = {}
-    for group in plan.groups:
-        entries = sum(file.rows for index in group.indexes for file in index_files.get(index.id, ()))
-        by_rows = math.ceil(max(rows, 1) / _UNIT_ROWS)
-        if not group.indexes:
-            spread[group.number] = Spread(by_rows, 1)
-        elif group.indexes[0].key:
-            spread[group.number] = Spread(max(by_rows, math.ceil(entries / _UNIT_ENTRIES)), 1)
-        else:
-            spread[group.number] = Spread(1, math.ceil(max(entries, 1) / _SHARE_ENTRIES))
-    return spread
+def spread_of(
+    storage: Storage, group: Group, files: Sequence[DataFile], rows: int, row_bytes: Mapping[str, float]
+) -> Spread:
+    """Cut a group so that a probe has a bounded number of rows and entries, and of their bytes, to look at."""
+    entries = sum(file.rows for file in files)
+    by_rows = math.ceil(max(rows, 1) * max(1 / _UNIT_ROWS, _width(group, row_bytes) / _UNIT_BYTES))
+    if not group.indexes:
+        return Spread(by_rows, 1)
+    if group.indexes[0].key:
+        return Spread(max(by_rows, math.ceil(entries / _UNIT_ENTRIES)), 1)
+    width = _width(group, bytes_a_row(storage, files))
+    return Spread(1, math.ceil(max(entries, 1) * max(1 / _SHARE_ENTRIES, width / _SHARE_BYTES)))
+
+
+def _width(group: Group, bytes_a_row: Mapping[str, float]) -> float:
+    """How many bytes a row has in the columns of a group."""
+    return sum(bytes_a_row.get(name, 0) for name in group.columns)
 
 
 def make_work(
@@ -56,8 +64,12 @@ def make_work(
 
     Without request nothing is listed; ``writes`` are the indexes to write when they are not all.
     """
-    rows = sum(file.rows for file in (*inserts, *deletes, *undone.inserts, *undone.deletes))
-    spread = spread_of(plan, index_files, rows)
+    changed = (*inserts, *deletes, *undone.inserts, *undone.deletes)
+    rows, row_bytes = sum(file.rows for file in changed), bytes_a_row(storage, changed)
+    files = {
+        group.number: [one for index in group.indexes for one in index_files.get(index.id, ())] for group in plan.groups
+    }
+    spread = {group.number: spread_of(storage, group, files[group.number], rows, row_bytes) for group in plan.groups}
     first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
     units = sum(one.units for one in spread.values())
     writers: dict[str, int] = {}
@@ -67,6 +79,8 @@ def make_work(
                 writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
+    added_bytes = rows * sum(_width(group, row_bytes) * spread[group.number].shares for group in plan.groups)
+    probe_tasks = math.ceil(max((entries + added) / _PROBE_ROWS, added_bytes / _PROBE_BYTES, 1))
     return Work(
         storage=storage,
         plan=plan,
@@ -80,7 +94,7 @@ def make_work(
         spread=spread,
         first_units=first_units,
         writers=writers,
-        probe_tasks=min(units, math.ceil(max(entries + added, 1) / _PROBE_ROWS)),
+        probe_tasks=min(units, probe_tasks),
         report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS, 1)),
         max_listed=request.max_listed if request else 0,
         max_samples=request.max_samples if request else 0,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dc_engine.detection.comparable import is_months
 from dc_engine.detection.staging import FEED_COLUMNS
+from dc_engine.detection.value_hash import hashable, literal, quoted
 from dc_engine.errors import ChangesError, SchemaError
 from dc_engine.masking import told
 from dc_engine.request import Changes
@@ -64,33 +65,17 @@ def row_hash(frame: DataFrame, salt: str) -> Column:
     """A hash of the whole row, but for the columns of a change data feed.
 
     A column counts with its name and only where it is not NULL (Spark's hash passes over NULLs), so that a column which
-    is added to the table later changes the hash of no row that is already there. Numbers count by value, whatever
-    their width.
+    is added to the table later changes the hash of no row that is already there.
     """
     from pyspark.sql import functions as f
 
-    parts = [_literal(salt)]
+    parts = [literal(salt)]
     for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
         name = field.name.lower()
         if name not in FEED_COLUMNS:
-            column = quoted(field.name)
-            value = _hashable(column, field.dataType.simpleString())
-            parts += [f"if({column} is null, null, {_literal(name)})", value]
+            parts.append(f"if({quoted(field.name)} is null, null, {literal(name)})")
+            parts.append(hashable(field.name, field.dataType))
     return f.expr(f"xxhash64({', '.join(parts)})")
-
-
-def _literal(text: str) -> str:
-    """A text in SQL, whatever is in it."""
-    return f"decode(X'{text.encode().hex()}', 'utf-8')"
-
-
-def _hashable(column: str, spark_type: str) -> str:
-    if spark_type in ("tinyint", "smallint", "int"):
-        return f"cast({column} as bigint)"
-    if spark_type == "float":
-        return f"cast({column} as double)"
-    nested = "map<" in spark_type or "variant" in spark_type
-    return f"if({column} is null, null, to_json(struct({column})))" if nested else column
 
 
 def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
@@ -109,7 +94,7 @@ def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
             text = f"cast(null as {'int' if months else spark_type})"
         else:
             actual = quoted(field.name)
-            text = f"extract(year from {actual}) * 12 + extract(month from {actual})" if months else actual
+            text = f"cast(cast({actual} as interval month) as int)" if months else actual
         chosen.append(f.expr(text).alias(kept_name(place)))
     return chosen
 
@@ -126,11 +111,6 @@ def instant_in(spark: SparkSession) -> Callable[[datetime], int]:
         return spark.sql(f"select unix_micros(timestamp_ltz '{value.isoformat(sep=' ')}')").collect()[0][0]
 
     return instant
-
-
-def quoted(name: str) -> str:
-    """A column name that Spark takes literally."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def spark_errors() -> tuple[type[Exception], ...]:

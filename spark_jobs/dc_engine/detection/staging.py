@@ -19,13 +19,15 @@ import pyarrow as pa
 
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, schema_mark
+from dc_engine.detection.shown import MOST_OF_NAME
 from dc_engine.errors import ChangesError, DcError
 from dc_engine.state.files import DataFile, FileKind, data_file
-from dc_engine.state.parquet import Builder, store_parquet
+from dc_engine.state.parquet import GROUP_BYTES, Builder, store_parquet
 from dc_engine.state.storage import Storage
 
 ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
 CHANGE_TYPE = "_change_type"
+_KINDS = ("inserted", "deleted")
 FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
 """The columns that a change data feed adds to those of the table."""
 _DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
@@ -67,19 +69,26 @@ class Stage:
 
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        try:
-            staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
-        except DcError as error:
-            nothing = Part([], 0, [0, 0])
-            staged = Staged(partition, nothing, nothing, error.to_dict())
+        staged = stage_rows(self.storage, self.load, self.columns, partition, batches)
         yield pa.RecordBatch.from_pydict({"document": [json.dumps(asdict(staged))]})
 
 
 def stage_rows(
     storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Staged:
-    """Write the first columns of some rows, under these names, and the hash of the whole row to the state."""
+    """Write the first columns of some rows, under these names, and the hash of the whole row to the state.
+
+    An error is part of what comes back, with the files that were written before it.
+    """
     inserted, deleted = _Share(storage, load, FileKind.ROWS), _Share(storage, load, FileKind.DELETES)
+    try:
+        _add_rows(inserted, deleted, columns, batches)
+        return Staged(partition, inserted.finish(), deleted.finish())
+    except DcError as error:
+        return Staged(partition, inserted.so_far, deleted.so_far, error.to_dict())
+
+
+def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> None:
     for batch in batches:
         hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
         kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])
@@ -90,7 +99,6 @@ def stage_rows(
         for share, mine in ((inserted, ~gone), (deleted, gone)):
             chosen = pa.array(mine)
             share.add(kept.filter(chosen), [one.filter(chosen) for one in hashes])
-    return Staged(partition, inserted.finish(), deleted.finish())
 
 
 def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
@@ -98,15 +106,22 @@ def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
     place = batch.schema.get_field_index(CHANGE_TYPE)
     if place < 0:
         return None
-    kinds = batch.column(place).to_pylist()
+    given = batch.column(place)
+    if not (pa.types.is_string(given.type) or pa.types.is_large_string(given.type)):
+        raise ChangesError(
+            f"The changes have a column {CHANGE_TYPE} of type {given.type}.",
+            hint=f"It is a text, one of {', '.join(_DELETES)}, as in a change data feed.",
+        )
+    kinds = given.cast(pa.large_binary()).to_pylist()  # which any text can be
+    deletes = {kind.encode(): is_delete for kind, is_delete in _DELETES.items()}
     for kind in set(kinds):
-        if kind not in _DELETES:
-            shown = "NULL" if kind is None else f"'{kind}'"
+        if kind not in deletes:
+            shown = "NULL" if kind is None else f"'{kind[:MOST_OF_NAME].decode(errors='backslashreplace')}'"
             raise ChangesError(
                 f"The changes have a row whose {CHANGE_TYPE} is {shown}.",
                 hint=f"It is one of {', '.join(_DELETES)}, as in a change data feed.",
             )
-    return np.array([_DELETES[kind] for kind in kinds], bool)
+    return np.array([deletes[kind] for kind in kinds], bool)
 
 
 class _Share:
@@ -125,7 +140,13 @@ class _Share:
             self._writer.add(rows)
 
     def finish(self) -> Part:
-        return Part(self._writer.finish() if self._writer else [], self._rows, self._sums)
+        if self._writer:
+            self._writer.finish()
+        return self.so_far
+
+    @property
+    def so_far(self) -> Part:
+        return Part(self._writer.files if self._writer else [], self._rows, self._sums)
 
 
 class _Writer:
@@ -134,14 +155,15 @@ class _Writer:
     def __init__(self, storage: Storage, load: int, kind: FileKind) -> None:
         self._storage, self._load, self._kind = storage, load, kind
         self._owner = ""
-        self._files: list[DataFile] = []
+        self.files: list[DataFile] = []
         self._waiting: list[pa.RecordBatch] = []
         self._builder: Builder | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:
             self._waiting.append(batch)
-        if sum(one.num_rows for one in self._waiting) >= ROW_GROUP:
+        rows = sum(one.num_rows for one in self._waiting)
+        if rows >= ROW_GROUP or sum(one.nbytes for one in self._waiting) >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -161,15 +183,14 @@ class _Writer:
             return
         path = f"{self._kind.folder}/{self._load:08d}-{uuid.uuid4().hex}.parquet"
         data, rows = self._builder.finish(), self._builder.rows
-        self._files.append(
+        self.files.append(
             store_parquet(self._storage, path, data, kind=self._kind, owner=self._owner, load=self._load, rows=rows)
         )
         self._builder = None
 
-    def finish(self) -> list[DataFile]:
+    def finish(self) -> None:
         self._flush()
         self._close()
-        return self._files
 
 
 def canonical(table: pa.Table) -> pa.Table:
@@ -203,16 +224,23 @@ class StagedLoad:
     fingerprint: str
 
 
-def gather(documents: Sequence[str], load: int, columns: Sequence[tuple[str, str]]) -> StagedLoad:
-    """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types)."""
+def gather(
+    documents: Sequence[str], storage: Storage | None, load: int, columns: Sequence[tuple[str, str]]
+) -> StagedLoad:
+    """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types).
+
+    An error among it is raised, and what all tasks wrote is removed.
+    """
     parts = sorted(map(json.loads, documents), key=lambda one: one["partition"])
-    for part in parts:
-        if part["error"]:
-            raise_from(part["error"])
+    for failed in (part for part in parts if part["error"]):
+        if storage:
+            for file in (file for part in parts for kind in _KINDS for file in part[kind]["files"]):
+                storage.remove(file["path"])
+        raise_from(failed["error"])
     files: list[list[DataFile]] = []
     counts: list[int] = []
     marks: list[str] = []
-    for kind, first_id in (("inserted", load << LOAD_BITS), ("deleted", 0)):
+    for kind, first_id in zip(_KINDS, (load << LOAD_BITS, 0), strict=True):
         files.append(_numbered([data_file(file) for part in parts for file in part[kind]["files"]], first_id))
         counts.append(sum(part[kind]["rows"] for part in parts))
         sums = [sum(part[kind]["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]

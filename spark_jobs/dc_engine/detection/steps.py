@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +19,14 @@ from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.encode import encode, skipped_null_rows
 from dc_engine.detection.report import Report
 from dc_engine.detection.rows import ROW_ID, read_group
-from dc_engine.detection.runs import HASH, write_run
-from dc_engine.detection.unit import ENTRIES, probe_unit
+from dc_engine.detection.unit import probe_unit
 from dc_engine.detection.work import Work, received, send
 from dc_engine.errors import DcError
-from dc_engine.state.parquet import Reader
+from dc_engine.state.parquet import Reader, in_parts
 
 DOCUMENT_SCHEMA = "document string"
+_MESSAGE_BYTES = 2 * 2**20
+"""Larger messages would be large objects in the JVM, for which its heap grows."""
 PASSED_ON = ("error", "skipped")
 """Messages of the first step that go on to the driver as they are."""
 
@@ -53,7 +54,8 @@ class Encode:
                 skipped[constraint.number] += skipped_null_rows(constraint, rows)
             for chunk in encode(work.plan, work.spread, rows, sign):
                 task_of = work.task_of(chunk.group, chunk.unit)
-                yield send(task_of, chunk.role, chunk.rows, number=chunk.group, unit=chunk.unit)
+                for part in in_parts(chunk.rows, _MESSAGE_BYTES):
+                    yield send(task_of, chunk.role, part, number=chunk.group, unit=chunk.unit)
         yield send(0, "skipped", {"rows": list(skipped.items())})
 
     def _pieces(self, task: int) -> Iterator[tuple[pa.Table, str]]:
@@ -76,7 +78,7 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Take the chunks of one task, probe unit by unit, yield what was found and the new entries for the report."""
+    """Take the chunks of one task, probe unit by unit, write the new runs, yield what was found for the report."""
 
     work: Work
 
@@ -106,7 +108,7 @@ def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class ReportStep:
-    """Add up what the probes found, write it for people, write the new runs, and tell the driver."""
+    """Add up what the probes found, write it for people, and tell the driver."""
 
     work: Work
 
@@ -121,17 +123,11 @@ class ReportStep:
     def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         work = self.work
         report = Report(work.storage, work.load, work.max_listed, work.max_samples, work.mask)
-        runs: dict[str, list[pa.Table]] = defaultdict(list)
         for message in received(batches):
             if message.kind == "listed":
                 report.add_listing(message.number, message.table)
             elif message.kind == "rows":
                 report.add_rows(message.number, message.table)
-            elif message.kind.startswith(ENTRIES):
-                runs[message.kind.removeprefix(ENTRIES)].append(message.table)
             else:
                 yield {"kind": message.kind, "constraint": message.number, **message.document}
-        for index_id, tables in sorted(runs.items()):
-            file = write_run(work.storage, index_id, work.runs_of, pa.concat_tables(tables).sort_by(HASH))
-            yield {"kind": "run", "constraint": 0, "file": asdict(file)}
         yield from report.finish({one.number: one.name for one in work.plan.constraints})

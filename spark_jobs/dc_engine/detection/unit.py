@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.codes import combine, whole
+from dc_engine.detection.codes import combine, take, whole
 from dc_engine.detection.encode import GONE, UNDO
 from dc_engine.detection.frames import Frame, make_frames
 from dc_engine.detection.hashing import range_of
 from dc_engine.detection.listing import MOST_ROW_IDS, Origin, Origins, list_pairs, list_rows
 from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan
 from dc_engine.detection.probe import Blocks, Counted, Tally, count_pairs, violating_rows
-from dc_engine.detection.report import json_rows
 from dc_engine.detection.rows import ROW_ID, is_in
-from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries, write_run
+from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.work import Work, send
 from dc_engine.errors import StateError
 
-ENTRIES = "entries "
-"""The kind of message that carries new entries of an index; its id follows."""
 UNDONE = "undone "
 """What stands before the kind of message about an earlier attempt that is undone."""
 MOST_NAMED = 5
@@ -36,17 +34,24 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         yield from _probe_single_rows(work, group, roles)
         return
     changes = [_Rows.of(group, roles, UNDO), _Rows.of(group, roles)]
+    probes = []
     if any(one.num_rows for one in changes[0].both):
         before = _prepare(work, group, unit, changes[0], None)
+        probes.append(before)
         for constraint in group.constraints:
             yield from _pairs(constraint.number, count_pairs(constraint, before.new), f"{UNDONE}pairs")
             yield from _pairs(constraint.number, count_pairs(constraint, before.gone), f"{UNDONE}removed")
-        yield from _new_entries(work, group, unit, before)
-    if not any(one.num_rows for one in changes[1].both):
-        return
-    probe = _prepare(work, group, unit, changes[1], changes[0])
-    if group.identity and work.plan.key:
-        yield from _check_keys(group, probe)
+    if any(one.num_rows for one in changes[1].both):
+        probe = _prepare(work, group, unit, changes[1], changes[0])
+        probes.append(probe)
+        if group.identity and work.plan.key:
+            yield from _check_keys(group, probe)
+        yield from _found(work, group, probe)
+    yield from _new_entries(work, group, probes)
+
+
+def _found(work: Work, group: Group, probe: _Probe) -> Iterator[pa.RecordBatch]:
+    """What the change itself does to each constraint."""
     row_ids = (_row_ids(probe.new.new_t), _row_ids(probe.new.new_s))
     for constraint in group.constraints:
         counted = count_pairs(constraint, probe.new)
@@ -55,7 +60,6 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
             listing = list_pairs(constraint, counted, probe.new, probe.origins, group.columns, work.most_found)
         yield from _facts(work, constraint, counted, violating_rows(counted, probe.new, row_ids), listing)
         yield from _pairs(constraint.number, count_pairs(constraint, probe.gone), "removed")
-    yield from _new_entries(work, group, unit, probe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +183,17 @@ def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Tabl
     return _Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
 
 
-def _new_entries(work: Work, group: Group, unit: int, probe: _Probe) -> Iterator[pa.RecordBatch]:
-    """What the indexes get of a change."""
-    for index in work.writes(group) if probe.new.pairs_new else []:
-        task = unit * work.report_tasks // work.spread[group.number].units
-        for blocks, sign in ((probe.new, 1), (probe.gone, -1)):
-            frame = blocks.new_t if index == group.t_index else blocks.new_s
-            if frame.size:  # where t and s lie in different blocks, a unit may have rows in one role only
-                yield send(task, f"{ENTRIES}{index.id}", _entries(frame, group.columns, sign))
+def _new_entries(work: Work, group: Group, probes: Sequence[_Probe]) -> Iterator[pa.RecordBatch]:
+    """Write what the indexes get of a change, one run each."""
+    for index in work.writes(group) if probes and probes[0].new.pairs_new else []:
+        entries = [
+            _entries(blocks.new_t if index == group.t_index else blocks.new_s, group.columns, sign)
+            for probe in probes
+            for blocks, sign in ((probe.new, 1), (probe.gone, -1))
+        ]
+        added = pa.concat_tables(entries)
+        if added.num_rows:  # where t and s lie in different blocks, a unit may have rows in one role only
+            yield send(0, "run", {"file": asdict(write_run(work.storage, index.id, work.runs_of, added))})
 
 
 def _check_weights(work: Work, group: Group, frame: Frame) -> None:
@@ -210,7 +217,7 @@ def _check_keys(group: Group, probe: _Probe) -> Iterator[pa.RecordBatch]:
         return
     shown = np.concatenate([twice, new_places])[:MOST_NAMED]
     rows = new.table.take(pa.array(new.first[shown])).select(key)
-    names = json_rows({name: whole(rows.column(name)) for name in key})
+    names = json_rows({name: whole(rows.column(name)) for name in key}, MOST_OF_NAME)
     owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(old_places[:MOST_NAMED])]
     facts = {"twice": len(twice), "present": len(new_places), "keys": names, "owners": owners}
     yield send(0, "keys", facts)
@@ -298,9 +305,10 @@ def _old_origin(frame: Frame, old: _Old) -> Origin:
 
 def _entries(frame: Frame, columns: Sequence[str], sign: int) -> pa.Table:
     """The projections of new rows (or, with the sign -1, of deleted ones) as entries of an index."""
-    ids = _row_ids(frame)[frame.members]
-    chosen = frame.table.take(pa.array(frame.first))
+    order = np.argsort(frame.first)  # where all rows differ they are taken as they lie, without a copy
+    chosen = frame.table if frame.size == frame.table.num_rows else take(frame.table, frame.first[order])
     facts = {HASH: chosen.column(HASH)} | {name: chosen.column(name) for name in columns}
-    facts[ROWS] = pa.array(sign * frame.weights)
-    facts[ROW_IDS] = pa.ListArray.from_arrays(pa.array(frame.starts, pa.int32()), pa.array(ids))
+    facts[ROWS] = pa.array(sign * frame.weights[order])
+    ids = pa.array(_row_ids(frame)[frame.members])
+    facts[ROW_IDS] = pa.ListArray.from_arrays(pa.array(frame.starts, pa.int32()), ids).take(pa.array(order))
     return pa.table(facts)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.encode import GONE, UNDO, Spread
@@ -111,7 +112,7 @@ class Message:
     kind: str
     number: int
     unit: int
-    payload: bytes
+    payload: pa.Buffer
 
     @property
     def table(self) -> pa.Table:
@@ -121,30 +122,42 @@ class Message:
     @property
     def document(self) -> dict[str, Any]:
         """The payload as a JSON document."""
-        return json.loads(self.payload)
+        return json.loads(self.payload.to_pybytes())
 
 
 def send(
     task: int, kind: str, content: pa.Table | Mapping[str, Any], *, number: int = 0, unit: int = 0
 ) -> pa.RecordBatch:
     """A message as Spark takes it."""
-    payload = _stream(content) if isinstance(content, pa.Table) else json.dumps(content).encode()
-    columns = [[task], [kind], [number], [unit], [payload]]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, _ARROW_SCHEMA, strict=True)],
-        schema=_ARROW_SCHEMA,
-    )
+    payload = _stream(content) if isinstance(content, pa.Table) else pa.py_buffer(json.dumps(content).encode())
+    facts = [
+        pa.array([fact], field.type) for fact, field in zip((task, kind, number, unit), _ARROW_SCHEMA, strict=False)
+    ]
+    offsets = pa.py_buffer(np.array([0, payload.size], np.int32))
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, payload])  # a view: payloads may be large
+    return pa.RecordBatch.from_arrays([*facts, column], schema=_ARROW_SCHEMA)
 
 
 def received(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
-    """The messages in the batches that Spark brings."""
+    """The messages in the batches that Spark brings; their payloads stay where they are."""
     for batch in batches:
-        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield Message(*values)
+        tasks, kinds, numbers, units, payloads = batch.columns
+        facts = zip(tasks.to_pylist(), kinds.to_pylist(), numbers.to_pylist(), units.to_pylist(), strict=True)
+        for (task, kind, number, unit), payload in zip(facts, payloads, strict=True):
+            yield Message(task, kind, number, unit, _aligned(payload.as_buffer()))
 
 
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+def _aligned(payload: pa.Buffer) -> pa.Buffer:
+    """The payload where numbers of eight bytes can be read in place; a document before it may have shifted it."""
+    return pa.py_buffer(payload.to_pybytes()) if payload.address % 8 else payload
+
+
+def _stream(table: pa.Table) -> pa.Buffer:
+    """The table as an Arrow stream, in a buffer that is not a byte too large."""
+    size = pa.MockOutputStream()
+    with pa.ipc.new_stream(size, table.schema) as stream:
         stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    buffer = pa.allocate_buffer(size.size())
+    with pa.ipc.new_stream(pa.FixedSizeBufferWriter(buffer), table.schema) as stream:
+        stream.write_table(table)
+    return buffer

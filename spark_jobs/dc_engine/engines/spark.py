@@ -111,7 +111,7 @@ class SparkEngine(Engine):
                 f"The changes ({source}) cannot be read: {told(error, mask)}",
                 hint="The source was found, but reading its rows failed; the Spark log has the details.",
             ) from (None if mask else error)
-        return gather(documents, load, list(types.items()))
+        return gather(documents, storage, load, list(types.items()))
 
     def _staged_here(
         self, rows: DataFrame, storage: Storage | None, load: int, names: tuple[str, ...]

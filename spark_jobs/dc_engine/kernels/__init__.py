@@ -17,8 +17,9 @@ def _settle(package: str, path: list[str]) -> None:
     """Let the modules of this package be found in a folder of the user's cache, when they come from a zip."""
     if Path(path[0]).is_dir():
         return
-    sources = {f"{name}.py": pkgutil.get_data(package, f"{name}.py") or b"" for name in ("sweep", "tree")}
-    digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:16]
+    names = sorted(f"{module.name}.py" for module in pkgutil.iter_modules(path))
+    sources = {name: pkgutil.get_data(package, name) or b"" for name in names}
+    digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "airflow-dc-provider" / f"kernels-{digest}"
     with contextlib.suppress(OSError, RuntimeError):  # no home, or none that can be written: compiled once a job, then

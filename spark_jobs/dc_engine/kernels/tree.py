@@ -13,6 +13,8 @@ EQ, NE, LT, LE, GT, GE = range(6)
 """Codes of the operators: ``entry op query``."""
 
 LEAF = 24
+_BEYOND = 2**62
+"""More than two codes ever differ by."""
 
 
 @njit(cache=True, nogil=True)
@@ -75,10 +77,11 @@ def _select(order: np.ndarray, values: np.ndarray, start: int, end: int, middle:
 
 
 @njit(cache=True, nogil=True)
-def build(points: np.ndarray, weights: np.ndarray) -> tuple:
+def build(points: np.ndarray, weights: np.ndarray, ops: np.ndarray) -> tuple:
     """The tree over ``points`` (one row a dimension): order, node bounds, boxes and weights.
 
-    Node ``i`` has the children ``2i + 1`` and ``2i + 2``; a node with at most ``LEAF`` entries has none.
+    Node ``i`` has the children ``2i + 1`` and ``2i + 2``; a node with at most ``LEAF`` entries has none. Dimensions of
+    equalities are split before all others: a query then goes straight to its block.
     """
     dimensions, size = points.shape
     nodes = 1
@@ -107,8 +110,11 @@ def build(points: np.ndarray, weights: np.ndarray) -> tuple:
                 high = max(high, value)
             boxes[node, d, 0] = low
             boxes[node, d, 1] = high
-            if high - low > spread:
-                spread = high - low
+            wide = high - low
+            if ops[d] == EQ and wide > 0:
+                wide += _BEYOND
+            if wide > spread:
+                spread = wide
                 split = d
         for i in range(start, end):
             totals[node] += weights[order[i]]

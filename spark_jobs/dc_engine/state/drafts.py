@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dc_engine.errors import DcError
+from dc_engine.errors import ConflictError, DcError, NoSpaceError, UnfitStoreError
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, commit
@@ -35,12 +35,16 @@ class Drafts(list[DataFile]):
     def commit(self, storage: Storage, snapshot: Snapshot) -> None:
         """Commit a snapshot, and remove those that it does not need.
 
-        When the commit fails they all stay, for it may be done all the same.
+        They all go when it certainly was not committed. Otherwise they stay, for it may be done all the same.
         """
         archived = self._with_archive(storage, snapshot)
         written = Drafts(self)
         self.clear()
-        commit(storage, archived)
+        try:
+            commit(storage, archived)
+        except (ConflictError, NoSpaceError, UnfitStoreError):
+            written.remove_all(storage)
+            raise
         needed = {file.path for file in archived.files}
         needed |= {file.path for load in snapshot.recent for file in load.files}
         Drafts(file for file in written if file.path not in needed).remove_all(storage)

@@ -22,10 +22,21 @@ from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
 ROW_GROUP = 16_384
+GROUP_BYTES = 16 * 2**20
+"""A row group takes no more memory than that."""
 _CHECKSUMS = b"dc.row_groups"
+_BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
+_PORTION = 32 * 2**20
 _TAIL = 16_384
 """So many bytes at the end usually hold the whole footer."""
+
+
+def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> Iterator[pa.Table]:
+    """The rows of a table in turns of about so many bytes, and so many rows, at most."""
+    step = max(1, most_bytes * table.num_rows // max(table.nbytes, 1))
+    step = min(step, most_rows) if most_rows else step
+    return (table.slice(first, step) for first in range(0, table.num_rows, step))
 
 
 class Builder:
@@ -37,6 +48,7 @@ class Builder:
         self._buffer = io.BytesIO()
         self._row_group = row_group
         self._checksums: list[int] = []
+        self._bytes = dict.fromkeys(schema.names, 0)
         self.rows = 0
         self._writer = pq.ParquetWriter(
             self._buffer,
@@ -49,13 +61,15 @@ class Builder:
         )
 
     def add(self, table: pa.Table) -> None:
-        """Write rows as row groups."""
-        for first in range(0, table.num_rows, self._row_group):
+        """Write rows as row groups: so many a group, but fewer when their values are long."""
+        size = {name: table.column(name).nbytes for name in self._bytes}
+        for part in in_parts(table, GROUP_BYTES, self._row_group):
             start = self._buffer.tell()
-            self._writer.write_table(table.slice(first, self._row_group), row_group_size=self._row_group)
+            self._writer.write_table(part, row_group_size=part.num_rows)
             with self._buffer.getbuffer() as content:
                 self._checksums.append(zlib.crc32(content[start:]))
         self.rows += table.num_rows
+        self._bytes = {name: self._bytes[name] + own for name, own in size.items()}
 
     @property
     def size(self) -> int:
@@ -64,7 +78,8 @@ class Builder:
 
     def finish(self) -> bytes:
         """The whole file."""
-        self._writer.add_key_value_metadata({_CHECKSUMS: json.dumps(self._checksums).encode()})
+        facts = {_CHECKSUMS: self._checksums, _BYTES: self._bytes}
+        self._writer.add_key_value_metadata({name: json.dumps(fact).encode() for name, fact in facts.items()})
         self._writer.close()
         return self._buffer.getvalue()
 
@@ -74,6 +89,13 @@ def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequenc
     builder = Builder(table.schema, row_group=row_group, delta=delta)
     builder.add(table)
     return builder.finish()
+
+
+def bytes_a_row(storage: Storage, files: Sequence[DataFile]) -> dict[str, float]:
+    """How much memory each column takes for one row, as the largest of some files has it."""
+    largest = max(files, key=lambda file: file.size, default=None)
+    sizes = Reader(storage, largest).column_bytes if largest else {}
+    return {name: size / max(largest.rows, 1) for name, size in sizes.items()} if largest else {}
 
 
 def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
@@ -156,9 +178,20 @@ class Reader:
         return np.cumsum([0, *sizes])
 
     @property
+    def column_bytes(self) -> dict[str, int]:
+        """How much memory each column takes."""
+        return json.loads((self._metadata.metadata or {})[_BYTES])
+
+    @property
     def schema(self) -> pa.Schema:
         """Its columns with their types."""
         return self._metadata.schema.to_arrow_schema()
+
+    def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
+        """Some row groups in turns of a bounded number of bytes in the file, so that not all are held at once."""
+        ends = np.cumsum([self._span(int(group))[1] - self._span(int(group))[0] for group in groups])
+        turns = ends // _PORTION
+        return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
         """Some columns of some row groups. Workers read with one thread each; who works alone may take more."""

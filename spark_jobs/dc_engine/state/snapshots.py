@@ -146,24 +146,61 @@ def read_current(storage: Storage) -> Snapshot | None:
 
 
 def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
-    """Make a snapshot the newest one, wholly or not at all; ``ConflictError`` when its number is taken."""
+    """Make a snapshot the newest one, wholly or not at all; ``ConflictError`` when another writer was first."""
     dated = replace(snapshot, created_at=datetime.now(UTC).isoformat(timespec="seconds"))
-    document = {name: getattr(dated, name) for name in dated.__slots__}
+    data, path = to_bytes(dated), snapshot_path(snapshot.number)
+    try:
+        storage.create(path, data)
+    except FileExistsError as error:
+        if storage.read(path) == data:  # it is ours, and only the answer was lost
+            return dated
+        raise _conflict(storage, snapshot, read_snapshot(storage, snapshot.number)) from error
+    if not _is_in_force(storage, snapshot):
+        storage.remove(path)
+        raise StateError(
+            f"{_capital(snapshot.described)} was perhaps not committed: snapshots after {snapshot.parent or 0} of "
+            f"{storage.uri} came and were removed while it was at work.",
+            hint="Run it again; it will be checked on top of the newest one.",
+        )
+    storage.hint(NEWEST, str(snapshot.number).encode())
+    return dated
+
+
+def _is_in_force(storage: Storage, snapshot: Snapshot) -> bool:
+    """Whether a snapshot that was created is the newest one, or was until others followed it.
+
+    Its name may have been free only because a vacuum had removed a snapshot of that number. Vacuum removes the older
+    one first, so while the parent is there that cannot be.
+    """
+    if snapshot.parent and storage.size(snapshot_path(snapshot.parent)) is not None:
+        return True
+    newest = snapshot_numbers(storage)[-1]
+    if newest == snapshot.number:
+        return True
+    mine = {one.load_id: one.verdict for one in snapshot.recent if one.number == snapshot.number}
+    known = read_snapshot(storage, newest).loads(storage)
+    return any((found := known.find(load_id)) and found.verdict == verdict for load_id, verdict in mine.items())
+
+
+def _conflict(storage: Storage, snapshot: Snapshot, winner: Snapshot) -> ConflictError:
+    return ConflictError(
+        f"{_capital(snapshot.described)} was not committed: {winner.described} was committed to {storage.uri} at "
+        f"the same time, as snapshot {winner.number}.",
+        hint="Run it again; it will be checked on top of the other one.",
+    )
+
+
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def to_bytes(snapshot: Snapshot) -> bytes:
+    """The document of a snapshot, as it is stored."""
+    document = {name: getattr(snapshot, name) for name in snapshot.__slots__}
     document["recent"] = [one.to_dict() for one in snapshot.recent]
     document["files"] = [one.to_dict() for one in snapshot.files]
     sealed = {"format_version": FORMAT_VERSION, "checksum": _checksum(document), **document}
-    try:
-        storage.create(snapshot_path(snapshot.number), json.dumps(sealed, ensure_ascii=False).encode())
-    except FileExistsError as error:
-        winner = read_snapshot(storage, snapshot.number)
-        mine = snapshot.described
-        raise ConflictError(
-            f"{mine[0].upper()}{mine[1:]} was not committed: {winner.described} was committed to {storage.uri} at "
-            f"the same time, as snapshot {winner.number}.",
-            hint="Run it again; it will be checked on top of the other one.",
-        ) from error
-    storage.hint(NEWEST, str(snapshot.number).encode())
-    return dated
+    return json.dumps(sealed, ensure_ascii=False).encode()
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from dc_engine.errors import StateError
+from dc_engine.errors import NoSpaceError, StateError, UnfitStoreError
 
 _EXCLUSIVE = frozenset({"file", "memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 _HARMLESS = frozenset({"endpoint_url", "region", "region_name", "addressing_style", "signature_version", "project"})
@@ -43,6 +43,7 @@ _WRITING = {
     errno.EACCES: "Check that the user who runs Spark may write to the folder, on the driver and on the workers.",
 }
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _memory = threading.Lock()
 _checked: set[tuple[str, str]] = set()
 
@@ -192,20 +193,25 @@ class Storage:
         try:
             with self._worded("written", self._writing, passing=(FileExistsError,)):
                 try:
-                    os.link(source, target)
+                    self._hard_link(source, target)
                 except FileExistsError:
                     if source.stat().st_nlink == 1:  # on NFS the link may be ours, and only the answer was lost
                         raise
-                except OSError as error:
-                    if error.errno in _NO_LINKS:
-                        raise self._not_exclusive(
-                            f"the filesystem of {target.parent} has no hard links ({self._told(error)}) and"
-                        ) from error
-                    raise
+            with self._worded("synced", self._writing):  # the file is there, whatever comes out of this
                 _sync_folder(target.parent)
         finally:
             with contextlib.suppress(OSError):  # a draft that stays behind disturbs nobody; the link has its own name
                 source.unlink()
+
+    def _hard_link(self, source: Path, target: Path) -> None:
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise self._not_exclusive(
+                    f"the filesystem of {target.parent} has no hard links ({self._told(error)}) and"
+                ) from error
+            raise
 
     def _put(self, path: str, data: bytes) -> None:
         filesystem, _ = self._place
@@ -244,30 +250,51 @@ class Storage:
     def check_exclusive(self) -> None:
         """Refuse a filesystem on which two writers could create the same file.
 
-        Object stores are asked, once in a process: some servers ignore the condition and overwrite.
+        It is asked, once in a process: some servers ignore the condition and overwrite, some disks have no hard links.
         """
         self._refuse_unknown()
         seen = (self.uri, repr(sorted(self._settings.items())))
-        if self.is_local or "memory" in self._protocols or seen in _checked:
+        if "memory" in self._protocols or seen in _checked:
             return
+        if self.is_local:
+            self._probe_disk()
+        else:
+            self._probe_server()
+        _checked.add(seen)
+
+    def _probe_disk(self) -> None:
+        """Try a hard link where the state is or will be, in a folder that is there: none is made for it."""
+        with self._worded("written", self._writing, passing=()):
+            root = Path(self._place[1])
+            folder = next(one for one in (root / "snapshots", root, *root.parents) if one.is_dir())
+            probe = folder / f"{uuid.uuid4().hex}.probe"
+            linked = probe.with_suffix(".linked.probe")
+            try:
+                probe.touch(exist_ok=False)
+                with contextlib.suppress(FileExistsError):  # it is there, and only the answer was lost
+                    self._hard_link(probe, linked)
+            finally:
+                for one in (linked, probe):
+                    one.unlink(missing_ok=True)
+
+    def _probe_server(self) -> None:
         probe = f"snapshots/{uuid.uuid4().hex}.probe"
         self._put(probe, b"first")
         try:
             self._put(probe, b"second")
         except FileExistsError:
-            _checked.add(seen)
-        else:
-            raise self._not_exclusive("the server accepted a second file of the same name; it")
+            return
         finally:
             with contextlib.suppress(StateError):  # a probe that stays behind disturbs nobody
                 self.remove(probe)
+        raise self._not_exclusive("the server accepted a second file of the same name; it")
 
     def _refuse_unknown(self) -> None:
         if not _EXCLUSIVE.intersection(self._protocols):
             raise self._not_exclusive(f"the filesystem '{self._protocols[0]}'")
 
-    def _not_exclusive(self, what: str) -> StateError:
-        return StateError(
+    def _not_exclusive(self, what: str) -> UnfitStoreError:
+        return UnfitStoreError(
             f"The {self._noun} {self.uri} cannot be used: {what} cannot create a file exclusively, so two gates could "
             "overwrite each other.",
             hint=f"Keep the {self._noun} on a disk with hard links, on S3 or a server that honours If-None-Match, on "
@@ -375,7 +402,8 @@ class Storage:
             if isinstance(error, (StateError, *passing)):
                 raise
             number = error.errno if isinstance(error, OSError) and done == "written" and self.is_local else None
-            raise StateError(
+            kind = NoSpaceError if number in _FULL else StateError
+            raise kind(
                 f"The {self._noun} {self.uri} cannot be {done}: {self._told(error)}.",
                 hint=_WRITING.get(number or 0, hint),
             ) from self._shown(error)

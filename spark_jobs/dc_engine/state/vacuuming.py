@@ -4,13 +4,19 @@ Safe whatever the clock says and whoever works at the same time: vacuum commits 
 listed the files and *before* it removes any. A gate that began earlier can no longer commit on what it read and does
 its work again; one that begins later writes files that are not on the list. The grace time only spares gates that are
 at work from having to do so.
+
+On a full disk there is no space for that commit. Then old snapshots go first, and the files that only they name: no
+gate can need those. One on an older snapshot cannot commit any more, one on the current snapshot takes names from
+there, and what a gate has written so far was never named. Leftovers need the commit: they may be a running gate's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from dc_engine.errors import NoSpaceError, StateError
 from dc_engine.state.drafts import needed_files
 from dc_engine.state.files import Action, FileKind
 from dc_engine.state.loads import Load
@@ -22,10 +28,11 @@ from dc_engine.state.snapshots import (
     read_snapshot,
     snapshot_numbers,
     snapshot_path,
+    to_bytes,
 )
 from dc_engine.state.storage import Listed, Storage
 
-_FOLDERS = frozenset({"snapshots", "runs", *(kind.folder for kind in FileKind)})
+_FOLDERS = frozenset({"snapshots", "runs", "waiting", *(kind.folder for kind in FileKind)})
 """What a state keeps its files in; whatever else lies in its folder is somebody else's."""
 _EXCHANGED = timedelta(days=1)
 """How long the documents between Airflow and a job stay at least: the one that asked for this is among them."""
@@ -42,31 +49,78 @@ class Vacuumed:
     young: int = 0
     """Files that nobody needs, left for their age."""
 
+    def remove(self, storage: Storage, files: Iterable[Listed]) -> None:
+        """Remove files: old snapshots first, so that one that is there always has all of its files.
+
+        Older ones go before newer ones: while a snapshot is there, so is the number after it, and nobody can take it.
+        """
+        for file in sorted(files, key=lambda one: (not one.path.startswith("snapshots/"), one.path)):
+            storage.remove(file.path)
+            self.files.append(file.path)
+            self.bytes += file.size
+            self.snapshots += file.path.startswith("snapshots/") and file.path.endswith(".json")
+
 
 def vacuum(storage: Storage, current: Snapshot, *, keep: int, before: datetime) -> Vacuumed:
     """Keep the newest snapshots, those last written after a time, and what they need; remove the rest that is older."""
     listed = [file for file in storage.files() if file.path.split("/")[0] in _FOLDERS]
     young = {file.path for file in listed if _is_young(file, before)}
     numbers = snapshot_numbers(storage)
-    kept = {*numbers[-keep:], *(number for number in numbers if snapshot_path(number) in young)}
+    first = min([*numbers[-keep:], *(number for number in numbers if snapshot_path(number) in young)])
+    kept = [number for number in numbers if number >= first]
     needed = {NEWEST, *(snapshot_path(number) for number in kept)}
-    cache: dict[str, list[Load]] = {}  # what is true of one snapshot's old loads is true of the next one's
+    read: dict[str, list[Load]] = {}  # snapshots share the files of their old loads
     for number in kept:
-        snapshot = current if number == current.number else read_snapshot(storage, number)
-        needed.update(file.path for file in needed_files(storage, snapshot, cache))
+        mine = current if number == current.number else None
+        needed |= _names_of(storage, number, read, mine)
     unneeded = [file for file in listed if file.path not in needed and file.path not in young]
     done = Vacuumed(current.number, young=len(young - needed))
     if not unneeded:
         return done
     done.snapshot = current.number + 1
-    commit(storage, advance(current, current, Action.VACUUM, changed=False))
-    # snapshots go first: one that is still there always has all of its files
-    for file in sorted(unneeded, key=lambda one: (not one.path.startswith("snapshots/"), one.path)):
-        storage.remove(file.path)
-        done.files.append(file.path)
-        done.bytes += file.size
-        done.snapshots += file.path.startswith("snapshots/") and file.path.endswith(".json")
+    own = advance(current, current, Action.VACUUM, changed=False)
+    try:
+        commit(storage, own)
+    except NoSpaceError:
+        done.remove(storage, _without_commit(storage, unneeded, [number for number in numbers if number < first]))
+        _commit_in_freed(storage, own, done)
+    gone = set(done.files)
+    done.remove(storage, [file for file in unneeded if file.path not in gone])
     return done
+
+
+def _names_of(storage: Storage, number: int, read: dict[str, list[Load]], snapshot: Snapshot | None = None) -> set[str]:
+    """What a snapshot names: nothing when another vacuum has just removed it."""
+    try:
+        files = needed_files(storage, snapshot or read_snapshot(storage, number), read)
+        return {file.path for file in files}
+    except StateError:
+        if storage.size(snapshot_path(number)) is not None:
+            raise
+        return set()
+
+
+def _without_commit(storage: Storage, unneeded: list[Listed], old: list[int]) -> list[Listed]:
+    """What may go before the commit: old snapshots, what only they name, and documents of tasks long over."""
+    named = {snapshot_path(number) for number in old}
+    read: dict[str, list[Load]] = {}
+    for number in old:
+        try:
+            named |= _names_of(storage, number, read)
+        except StateError:  # a damaged one: what it named goes with the leftovers
+            continue
+    return [file for file in unneeded if file.path in named or file.path.startswith("runs/")]
+
+
+def _commit_in_freed(storage: Storage, own: Snapshot, done: Vacuumed) -> None:
+    try:
+        commit(storage, own)
+    except NoSpaceError as error:
+        raise NoSpaceError(
+            f"{error.message} Vacuum has freed {done.bytes:,} bytes ({len(done.files):,} files, {done.snapshots:,} old "
+            f"snapshots among them); to go on it needs {len(to_bytes(own)):,} bytes for a snapshot.",
+            hint="Free as much on the disk and run it again; with a smaller keep_snapshots or grace_hours more can go.",
+        ) from error
 
 
 def _is_young(file: Listed, before: datetime) -> bool:

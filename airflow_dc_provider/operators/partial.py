@@ -1,0 +1,26 @@
+"""A gate that is about to be mapped: the one moment at which a DAG file's mapping can be checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
+
+from airflow_dc_provider.mapping import check_mapping
+
+
+class GatePartial(OperatorPartial):
+    """What ``DcGateOperator.partial`` returns."""
+
+    def expand(self, **mapped_kwargs: Any) -> MappedOperator:
+        """Map over every combination of some arguments."""
+        return _checked(super().expand(**mapped_kwargs))
+
+    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
+        """Map over a list of mappings of arguments."""
+        return _checked(super().expand_kwargs(kwargs, strict=strict))
+
+
+def _checked(mapped: MappedOperator) -> MappedOperator:
+    check_mapping(mapped)
+    return mapped
