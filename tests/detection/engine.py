@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from dc_engine.detection.sizing import make_work
 
 from dc_engine.constraints.model import ConstraintSet, microseconds
 from dc_engine.detection.encode import Spread
 from dc_engine.detection.plan import make_plan, with_zones
 from dc_engine.detection.rows import take_rows
+from dc_engine.detection.sizing import make_work
 from dc_engine.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
 from dc_engine.judging import Findings, add_up
 from dc_engine.request import Changes, Request
-from dc_engine.state.files import DataFile
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
@@ -98,7 +98,7 @@ class Engine:
         rows = take_rows(self.storage, self.rows_files, np.array(ids, np.int64), self.plan.stored)
         data = parquet_bytes(rows)
         path = f"deletes/{self.loads}.parquet"
-        return [store_parquet(self.storage, path, data, kind="deletes", load=self.loads, rows=rows.num_rows)]
+        return [store_parquet(self.storage, path, data, kind=FileKind.DELETES, load=self.loads, rows=rows.num_rows)]
 
     def _stage(self, rows: pa.Table, partition: int) -> Staged:
         batches = rows.select(list(self.plan.columns)).to_batches()

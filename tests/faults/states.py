@@ -18,9 +18,10 @@ from dc_engine.apply_load import apply_load
 from dc_engine.constraints.files import load_constraints
 from dc_engine.errors import DcError
 from dc_engine.maintain import maintain
-from dc_engine.state.snapshots import Snapshot, read_current, read_snapshot, snapshot_numbers, snapshot_path
+from dc_engine.state.drafts import needed_files
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import NEWEST, Snapshot, read_current, read_snapshot, snapshot_numbers, snapshot_path
 from dc_engine.state.storage import Storage
-from dc_engine.state.vacuuming import needed_files
 from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source
 from tests.jobs.histories import Given, Row, play, violations
@@ -87,6 +88,11 @@ class Gate:
         assert snapshot is not None
         return snapshot
 
+    @property
+    def loads(self) -> list[Load]:
+        """The history of its state."""
+        return self.current.loads(self.storage).since()
+
     def request(self, given: Given, **more: Any) -> dict[str, Any]:
         return {
             "state": self.state,
@@ -111,17 +117,22 @@ class Gate:
         rows, _ = play(loads, self.key)
         checked = self.maintain("verify")
         assert checked["sound"], checked["problems"]
-        assert [one.load_id for one in snapshot.loads if not one.discarded] == [one.load_id for one in loads]
+        assert [one.load_id for one in self.loads if not one.discarded] == [one.load_id for one in loads]
         assert snapshot.rows == len(rows)
         assert snapshot.totals == (expected or totals(rows, self.constraints))
 
     def check_clean(self) -> None:
         """Vacuum leaves nothing but what kept snapshots name."""
         self.maintain("vacuum", keep_snapshots=1, grace_hours=0)
-        kept = {snapshot_path(number) for number in snapshot_numbers(self.storage)}
+        kept = {NEWEST, *(snapshot_path(number) for number in snapshot_numbers(self.storage))}
         for number in snapshot_numbers(self.storage):
-            kept |= needed_files(read_snapshot(self.storage, number))
+            kept |= named_by(self.storage, number)
         assert {file.path for file in self.storage.files()} == kept
+
+
+def named_by(storage: Storage, number: int) -> set[str]:
+    """The paths of all files that a snapshot names."""
+    return {file.path for file in needed_files(storage, read_snapshot(storage, number))}
 
 
 def totals(rows: list[Row], constraints: list[dict[str, Any]] = RULES) -> dict[str, int]:

@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dc_engine.errors import StateError
-from dc_engine.state.files import DataFile
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Reader
 from dc_engine.state.snapshots import Snapshot, snapshot_path
+from dc_engine.state.storage import Storage
 from tests.faults.states import RULES, Gate, changes, made_rows, plain, start, updated
 from tests.inprocess import without_spark
 from tests.jobs.histories import Given
@@ -108,11 +109,11 @@ def undisturbed(damaged: Damaged) -> dict[str, dict[str, Any]]:
     return found
 
 
-def chosen(snapshot: Snapshot, kind: str) -> list[DataFile]:
+def chosen(storage: Storage, snapshot: Snapshot, kind: str) -> list[DataFile]:
     """The files of one kind, those that everything needs first."""
     if kind == "snapshot":
-        return [DataFile(snapshot_path(number), kind, "", 0, 0, "", 0) for number in (snapshot.number, 1)]
-    own = [file for load in snapshot.loads for file in load.files if file.kind == kind]
+        return [DataFile(snapshot_path(number), FileKind.ROWS, "", 0, 0, "", 0) for number in (snapshot.number, 1)]
+    own = [file for load in snapshot.loads(storage).since() for file in load.files if file.kind == kind]
     found = own or [file for file in snapshot.files if file.kind == kind.split()[-1]]
     if kind == "merged index":
         found = [file for file in found if not file.load]
@@ -214,7 +215,7 @@ def test_a_damaged_file_is_named_by_whatever_needs_it(
     kind: str, damage: str, damaged: Damaged, undisturbed: dict[str, dict[str, Any]]
 ) -> None:
     damaged.restore()
-    file, *others = chosen(damaged.gate.current, kind)
+    file, *others = chosen(damaged.gate.storage, damaged.gate.current, kind)
     other = next(one for one in others if damaged.path(one).read_bytes() != damaged.path(file).read_bytes())
     DAMAGES[damage](damaged.path(file), damaged.path(other))
     if kind == "snapshot":
@@ -262,7 +263,7 @@ class TestFlips:
     @pytest.mark.parametrize("kind", ["index", "rows"])
     def test_any_byte_of_a_file_is_as_it_was_or_the_file_is_named(self, kind: str, damaged: Damaged) -> None:
         damaged.restore()
-        storage, file = damaged.gate.storage, chosen(damaged.gate.current, kind)[0]
+        storage, file = damaged.gate.storage, chosen(damaged.gate.storage, damaged.gate.current, kind)[0]
         path, chance = damaged.path(file), random.Random(SEED)
         good, schema = path.read_bytes(), Reader(storage, file).schema.names
         parts = list(zip(schema, columns_of(path), strict=True))
@@ -289,7 +290,7 @@ class TestFlips:
         self, kind: str, damaged: Damaged, undisturbed: dict[str, dict[str, Any]]
     ) -> None:
         damaged.restore()
-        file, chance = chosen(damaged.gate.current, kind)[0], random.Random(SEED)
+        file, chance = chosen(damaged.gate.storage, damaged.gate.current, kind)[0], random.Random(SEED)
         path = damaged.path(file)
         good, before = path.read_bytes(), damaged.files
         for place in chance.sample(range(len(good)), FLIPS):

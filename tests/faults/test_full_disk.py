@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from dc_engine.errors import NoSpaceError, StateError, UnfitStoreError
-from dc_engine.state.snapshots import read_snapshot, snapshot_numbers, snapshot_path
+from dc_engine.state.snapshots import snapshot_numbers, snapshot_path
 from dc_engine.state.storage import Storage
-from dc_engine.state.vacuuming import needed_files
-from tests.faults.states import RULES, Gate, at_once, changes, history, made_rows, start
+from tests.faults.states import RULES, Gate, at_once, changes, history, made_rows, named_by, start
 from tests.inprocess import without_spark
 from tests.jobs.histories import Given
 from tests.s3 import S3Server, s3_server
@@ -227,7 +226,7 @@ def test_vacuum_that_dies_at_any_removal_on_a_full_disk_leaves_every_snapshot_wh
             monkeypatch.setattr(Storage, "remove", remove)
         present = files(gate).keys()
         for number in snapshot_numbers(gate.storage):
-            assert needed_files(read_snapshot(gate.storage, number)) <= present
+            assert named_by(gate.storage, number) <= present
         gate.maintain("vacuum", **VACUUM)
         gate.check(loads)
     assert removals > 10
@@ -248,7 +247,7 @@ def test_a_gate_and_two_vacuums_on_a_nearly_full_disk_leave_a_sound_state(
         vacuum = lambda: gate.maintain("vacuum", **VACUUM)  # noqa: E731
         results = at_once([lambda: gate.apply(NEW), vacuum, vacuum])
         assert not [one for one in results if isinstance(one, Exception) and not isinstance(one, NoSpaceError)], results
-        there = [one.load_id for one in gate.current.loads]
+        there = [one.load_id for one in gate.loads]
         gate.check([*loads, NEW] if "new" in there else loads)
     disk.empty()
     gate.apply(NEW)
@@ -321,7 +320,7 @@ def test_drafts_of_a_lost_race_are_removed(tmp_path: Path) -> None:
     gate.check([*loads, NEW, late])
     named = set()
     for number in snapshot_numbers(gate.storage):
-        named |= {snapshot_path(number)} | needed_files(read_snapshot(gate.storage, number))
+        named |= {snapshot_path(number)} | named_by(gate.storage, number)
     assert files(gate).keys() == named
 
 

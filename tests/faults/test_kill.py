@@ -24,11 +24,9 @@ from pyspark.sql import SparkSession
 
 from dc_engine.apply_load import apply_load
 from dc_engine.shipping import application, build_engine_zip
-from dc_engine.state.snapshots import read_snapshot, snapshot_numbers
-from dc_engine.state.vacuuming import needed_files
+from dc_engine.state.snapshots import snapshot_numbers
 from tests.conftest import SPARK_SETTINGS
-from tests.faults.states import Child, Gate, changes, feed, history, made_rows, plain, start, totals, updated
-from tests.inprocess import without_spark
+from tests.faults.states import Child, Gate, changes, feed, history, made_rows, named_by, plain, start, totals, updated
 from tests.jobs.histories import Given, play
 
 SEED = 7
@@ -60,9 +58,8 @@ MOMENTS = {"load": 56, "load without key": 9, "replaced load": 9, "retract": 9, 
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
-    with without_spark():
-        yield make_case(request.param, tmp_path)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return make_case(request.param, tmp_path)
 
 
 def make_case(name: str, folder: Path) -> Case:
@@ -113,7 +110,7 @@ def check_after_death(case: Case, snapshots: dict[str, bytes], expected: dict[st
         assert found == snapshots
     present = {file.path for file in storage.files()}
     for number in snapshot_numbers(storage):
-        assert needed_files(read_snapshot(storage, number)) <= present
+        assert named_by(storage, number) <= present
     gate.check(case.after if new else case.before, sums[bool(new)])
     if new and case.once:
         again = case.work()
@@ -215,10 +212,9 @@ def test_a_submitted_load_whose_processes_are_all_killed_can_be_submitted_again(
 ) -> None:
     gate, twin = Gate(str(tmp_path / "state")), Gate(str(tmp_path / "twin"))
     loads = history(random.Random(SEED), loads=2)
-    with without_spark():
-        gate.apply(loads[0])
-        shutil.copytree(gate.state, twin.state)
-        expected = plain(twin.apply(loads[1]))
+    gate.apply(loads[0])
+    shutil.copytree(gate.state, twin.state)
+    expected = plain(twin.apply(loads[1]))
     snapshots = {path.name for path in Path(gate.state, "snapshots").iterdir()}
     pq.write_table(feed(loads[1]), tmp_path / "load.parquet")
     request = gate.request(loads[1]) | {"changes": {"path": str(tmp_path / "load.parquet")}}

@@ -17,6 +17,7 @@ from dc_engine.apply_load import apply_load
 from dc_engine.detection.compact import MOST_RUNS, depth
 from dc_engine.errors import ChangesError, RequestError, StateError
 from dc_engine.maintain import maintain
+from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
@@ -109,7 +110,7 @@ class TestCompact:
         for number in range(3 * MOST_RUNS):
             table.apply(f"load {number}", (number, "a", "x"), (1000 + number, str(number), "y"))
             for index in {file.owner for file in table.snapshot.files if file.kind == "index"}:
-                assert depth(table.snapshot.files_of("index", index)) <= MOST_RUNS + 2
+                assert depth(table.snapshot.files_of(FileKind.INDEX, index)) <= MOST_RUNS + 2
         assert table.maintain("verify")["sound"]
 
     def test_merging_small_runs_keeps_what_they_take_away_from_a_large_one(self, table: Table) -> None:
@@ -117,7 +118,9 @@ class TestCompact:
         table.apply("monday", *large)
         for number in range(2 * MOST_RUNS):
             table.apply(f"load {number}", (9000 + number, "other", "x"), deletes=(large[number],))
-        runs = table.snapshot.files_of("index", next(one.owner for one in table.snapshot.files if one.kind == "index"))
+        runs = table.snapshot.files_of(
+            FileKind.INDEX, next(one.owner for one in table.snapshot.files if one.kind == "index")
+        )
         assert {1, 0} <= {one.load for one in runs}, "the large run stands beside merged ones"
         assert table.snapshot.totals == {"zip_decides_city": 1500 - MOST_RUNS, "early": 0}
         assert table.maintain("verify")["sound"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,12 +14,14 @@ from pyspark.sql import SparkSession
 
 from dc_engine import apply_load as job
 from dc_engine.apply_load import apply_load
+from dc_engine.detection.staging import StagedLoad
+from dc_engine.engines.base import Tasks
 from dc_engine.errors import ChangesError, DcError, SchemaError, UnexpectedError
 from dc_engine.maintain import maintain
 from dc_engine.state.storage import Storage
 from dc_engine.stored import read_verdict
 from dc_engine.verdict import Verdict
-from tests.inprocess import Session, Source, without_spark
+from tests.inprocess import Session, Source
 
 RULES = {
     "version": 1,
@@ -50,9 +50,18 @@ class Gate:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Gate]:
-    with without_spark() as session:
-        yield Gate(session, tmp_path)
+def gate(tmp_path: Path) -> Gate:
+    return Gate(Session(), tmp_path)
+
+
+class Failing(Session):
+    """An engine that quotes a value when it fails."""
+
+    def stage(self, *_: Any, **__: Any) -> StagedLoad:
+        raise RuntimeError(f"the value '{SECRET}' is odd")
+
+    def tasks(self, rows: int, size: int) -> Tasks:
+        raise RuntimeError(f"the value '{SECRET}' is odd")
 
 
 class TestMasksThatNameNothing:
@@ -94,24 +103,17 @@ class TestStoredVerdicts:
 
 class TestErrors:
     def test_an_unexpected_error_says_where_it_happened_and_no_value(self, gate: Gate) -> None:
-        def fail(*_: Any, **__: Any) -> None:
-            raise RuntimeError(f"the value '{SECRET}' is odd")
-
-        with patch("dc_engine.detection.spark.stage_load", fail):
-            with pytest.raises(RuntimeError, match=SECRET):
-                gate.apply("monday", BROKEN)
-            with pytest.raises(UnexpectedError, match=r"RuntimeError \(.*\) at test_masks.py:\d+\.$") as caught:
-                gate.apply("monday", BROKEN, mask=["city"])
+        gate.session = Failing()
+        with pytest.raises(RuntimeError, match=SECRET):
+            gate.apply("monday", BROKEN)
+        with pytest.raises(UnexpectedError, match=r"RuntimeError \(.*\) at test_masks.py:\d+\.$") as caught:
+            gate.apply("monday", BROKEN, mask=["city"])
         assert SECRET not in shown(caught.value)
 
     def test_maintenance_of_a_masked_state_says_no_value_either(self, gate: Gate) -> None:
         gate.apply("monday", BROKEN, mask=["city"])
-
-        def fail(*_: Any, **__: Any) -> None:
-            raise RuntimeError(f"the value '{SECRET}' is odd")
-
-        with patch("dc_engine.rebuilding.index_rows", fail), pytest.raises(UnexpectedError) as caught:
-            maintain(gate.session, "rebuild", {"state": gate.state})
+        with pytest.raises(UnexpectedError) as caught:
+            maintain(Failing(), "rebuild", {"state": gate.state})
         assert SECRET not in shown(caught.value)
 
     @pytest.mark.xdist_group("spark")

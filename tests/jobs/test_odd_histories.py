@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,12 +19,11 @@ from dc_engine.detection.table import WriteRows
 from dc_engine.errors import ChangesError, ConstraintError, SchemaError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.request import Changes
-from dc_engine.state.files import DataFile, data_file
+from dc_engine.state.files import DataFile, FileKind, data_file
 from dc_engine.state.snapshots import Snapshot, commit, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
-from tests.inprocess import Session, Source, without_spark
-from tests.inprocess import _row_hashes as row_hashes
+from tests.inprocess import Session, Source, row_hashes
 
 ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
 CITY = {"name": "city", "fd": "zip -> city"}
@@ -96,9 +93,8 @@ class Table:
 
 
 @pytest.fixture
-def session() -> Iterator[Session]:
-    with without_spark() as spark:
-        yield spark
+def session() -> Session:
+    return Session()
 
 
 class TestTakingOut:
@@ -170,7 +166,7 @@ class TestReplacing:
             table.apply("1", (2, "a", "q", 1), duplicate_keys="replace")
         assert table.counts == {"rows": 1, "city": 0}
         table.apply("1", (3, "a", "q", 1), duplicate_keys="replace")
-        assert [one.load_id for one in table.snapshot.loads] == ["1", "2"]
+        assert [one.load_id for one in table.snapshot.loads(table.storage).since()] == ["1", "2"]
         assert table.counts == {"rows": 2, "city": 1}
 
     def test_the_verdict_of_a_discarded_attempt_has_the_totals_of_the_state(
@@ -205,19 +201,18 @@ class TestReplacing:
         table.apply("1", first)
         table.apply("2", second)
         table.rules = [CITY, PAY]
-        with patch("dc_engine.widening.widen", widen):
-            table.apply("1", (3, "a", "x", 3), table=table.source("table", [first, second]))
+        session.widens = widen
+        table.apply("1", (3, "a", "x", 3), table=table.source("table", [first, second]))
         assert table.counts == {"rows": 2, "city": 1, "pay": 1}
         table.maintain("retract", load_id="1")
         assert table.counts == {"rows": 1, "city": 0, "pay": 0}
 
     @pytest.mark.xdist_group("spark")
     def test_a_row_of_another_load_that_comes_back_is_not_put_into_quarantine(self, spark: Any, tmp_path: Path) -> None:
-        with without_spark() as session:
-            table = Table(session, tmp_path, CITY, key="id")
-            table.apply("1", (1, "z", "x", 1))
-            table.apply("2", deletes=((1, "z", "x", 1),))
-            table.apply("3", (2, "z", "y", 1))
+        table = Table(Session(), tmp_path, CITY, key="id")
+        table.apply("1", (1, "z", "x", 1))
+        table.apply("2", deletes=((1, "z", "x", 1),))
+        table.apply("3", (2, "z", "y", 1))
         table.spark = spark  # a quarantine is Spark's work
         written = table.apply("2", (9, "q", "q", 1), quarantine=str(tmp_path / "quarantine")).quarantine
         assert written
@@ -229,7 +224,7 @@ def widen(spark: Session, storage: Storage, snapshot: Snapshot, plan: Plan, sour
     """All rows of a state without key and without deletes, with the columns that the table has: Spark's part."""
     known = spark.sources[source.path or ""].table
     places = {code: place for place, code in enumerate(row_hashes(known)[0].tolist())}
-    rows = pa.concat_tables(read_rows(storage, snapshot.files_of("rows"), [ROW_HASH]))
+    rows = pa.concat_tables(read_rows(storage, snapshot.files_of(FileKind.ROWS), [ROW_HASH]))
     found = known.take(pa.array([places[code] for code in rows.column(ROW_HASH).to_pylist()])).select(plan.columns)
     wide = found.add_column(0, ROW_ID, rows.column(ROW_ID)).append_column(ROW_HASH, rows.column(ROW_HASH))
     written = WriteRows(storage, plan.columns)(wide.combine_chunks().to_batches())

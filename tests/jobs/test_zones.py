@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +21,7 @@ from dc_engine.maintain import maintain
 from dc_engine.state.snapshots import read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
-from tests.inprocess import Source, without_spark
+from tests.inprocess import Session, Source
 
 MIDNIGHT = datetime(2026, 1, 1)
 
@@ -46,22 +45,18 @@ _numbers = itertools.count()
 def test_totals_are_those_of_one_meaning_whatever_zones_the_sessions_have(
     loads: list[tuple[int, list[int]]],
 ) -> None:
-    with without_spark() as session:
-        state = f"memory://zones/{next(_numbers)}"
-        seen: list[int] = []
-        for number, (zone, given_hours) in enumerate(loads):
-            session.sources["changes"] = Source(instants(*given_hours), {"at": "timestamp"})
-
-            def instant(value: datetime, zone: int = zone) -> int:
-                return microseconds(value) - zone * 3_600_000_000
-
-            with patch("dc_engine.detection.sources.instant_in", lambda _, instant=instant: instant):
-                request = {"state": state, "load_id": str(number), "changes": {"path": "changes"}}
-                verdict = apply_load(session, {**request, "constraints": rules(MIDNIGHT.isoformat(" "))})
-            seen += given_hours
-            assert verdict.constraints[0].total_violations == sum(one < -zone for one in seen)
-            assert verdict.constraints[0].new_violations == sum(one < -zone for one in given_hours)
-            assert maintain(session, "verify", {"state": state})["sound"]
+    session = Session()
+    state = f"memory://zones/{next(_numbers)}"
+    seen: list[int] = []
+    for number, (zone, given_hours) in enumerate(loads):
+        session.sources["changes"] = Source(instants(*given_hours), {"at": "timestamp"})
+        session.instant_of = lambda value, zone=zone: microseconds(value) - zone * 3_600_000_000
+        request = {"state": state, "load_id": str(number), "changes": {"path": "changes"}}
+        verdict = apply_load(session, {**request, "constraints": rules(MIDNIGHT.isoformat(" "))})
+        seen += given_hours
+        assert verdict.constraints[0].total_violations == sum(one < -zone for one in seen)
+        assert verdict.constraints[0].new_violations == sum(one < -zone for one in given_hours)
+        assert maintain(session, "verify", {"state": state})["sound"]
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dc_engine.errors import ConflictError, StateError
-from dc_engine.state.files import DataFile
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
-from dc_engine.state.snapshots import Snapshot, commit, read_current
+from dc_engine.state.snapshots import Snapshot, commit, read_current, snapshot_numbers, snapshot_path
 from dc_engine.state.storage import Storage
 
 
@@ -25,9 +25,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 
 def snapshot(number: int, load_id: str = "monday") -> Snapshot:
-    file = DataFile("rows/1.parquet", "rows", "", 1, 10, "0" * 64, 3, first_row_id=1 << 40)
-    load = Load(1, load_id, "3-aa-bb", 3, 0, "verdicts/1.json", [file])
-    return Snapshot(number, number - 1 or None, "people", load_id=load_id, rows=3, loads=[load], files=[file])
+    file = DataFile("rows/1.parquet", FileKind.ROWS, "", 1, 10, "0" * 64, 3, first_row_id=1 << 40)
+    load = Load(1, 1, load_id, "3-aa-bb", 3, verdict="verdicts/1.json", files=[file])
+    return Snapshot(number, number - 1 or None, "people", load_id=load_id, rows=3, recent=[load], files=[file])
 
 
 class TestCommit:
@@ -37,8 +37,8 @@ class TestCommit:
     def test_what_was_committed_is_read_back(self, storage: Storage) -> None:
         committed = commit(storage, snapshot(1))
         assert read_current(storage) == committed
-        assert committed.find_load("monday") == committed.loads[0]
-        assert committed.find_load("tuesday") is None
+        assert committed.loads(storage).find("monday") == committed.recent[0]
+        assert committed.loads(storage).find("tuesday") is None
 
     def test_the_newest_snapshot_is_the_current_one(self, storage: Storage) -> None:
         for number in range(1, 12):
@@ -79,9 +79,9 @@ class TestCommit:
         for number in range(1, 5):
             storage.remove(snapshot_path(number))
         for number in (1, 2, 4):  # of writers that began on the snapshot before, long ago
-            load = replace(snapshot(1).loads[0], number=number, verdict="verdicts/late.json")
+            load = replace(snapshot(1).recent[0], number=number, verdict="verdicts/late.json")
             with pytest.raises(StateError, match="was perhaps not committed: snapshots after") as caught:
-                commit(storage, replace(snapshot(number, "late"), loads=[load]))
+                commit(storage, replace(snapshot(number, "late"), recent=[load]))
             assert not isinstance(caught.value, ConflictError)
             assert read_current(storage) == newest
         assert snapshot_numbers(storage) == [5]
@@ -91,7 +91,7 @@ class TestCommit:
     ) -> None:
         commit(storage, snapshot(1))
         create = storage.create
-        mine = replace(snapshot(2), loads=[replace(snapshot(2).loads[0], number=2, verdict="verdicts/mine.json")])
+        mine = replace(snapshot(2), recent=[replace(snapshot(2).recent[0], number=2, verdict="verdicts/mine.json")])
 
         def followed(path: str, data: bytes) -> None:
             create(path, data)
@@ -117,7 +117,7 @@ class TestCommit:
 
     def test_no_draft_is_left_behind(self, storage: Storage) -> None:
         commit(storage, snapshot(1))
-        assert storage.names("snapshots") == ["00000000000000000001.json"]
+        assert storage.names("snapshots") == ["00000000000000000001.json", "newest"]
 
 
 class TestDamage:

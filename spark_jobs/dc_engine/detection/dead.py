@@ -38,7 +38,5 @@ def is_alive(ids: np.ndarray, dead: BitMap64) -> np.ndarray:
     """Which of some ids are of rows that count."""
     if not len(ids) or not dead:
         return np.ones(len(ids), bool)
-    near = BitMap64()
-    near.add_range(int(ids.min()), int(ids.max()) + 1)
-    found = np.array((dead & near).to_array(), np.int64)
+    found = np.array((dead & BitMap64(ids.astype(np.uint64))).to_array(), np.int64)
     return ~np.isin(ids, found) if len(found) else np.ones(len(ids), bool)

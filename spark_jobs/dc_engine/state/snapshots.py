@@ -18,7 +18,7 @@ from dc_engine.state.files import Action, DataFile, FileKind, data_file
 from dc_engine.state.loads import Load, Loads, load_from
 from dc_engine.state.storage import Storage
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 _FOLDER = "snapshots"
 _NAME = re.compile(r"\d{20}\.json")
 NEWEST = f"{_FOLDER}/newest"
