@@ -163,15 +163,13 @@ def test_a_gate_that_is_overtaken_and_has_no_time_left_names_the_winner_and_comm
 def test_an_action_that_is_overtaken_and_has_no_time_left_names_the_winner_and_commits_nothing(
     action: str, begun: tuple[Path, list[Given]], tmp_path: Path
 ) -> None:
-    from dc_engine.maintain import maintain
-
     folder, loads = begun
     shutil.copytree(folder, tmp_path / "state")
-    gate = Gate(str(tmp_path / "state"))
-    overtake = rivals(gate, loads)
-    request = {"state": gate.state, **({"load_id": loads[1].load_id} if action == "retract" else {})}
+    gate = Gate(str(tmp_path / "state"), session=_Disturbed())
+    gate.session.rival = rivals(gate, loads)
+    more = {"load_id": loads[1].load_id} if action == "retract" else {}
     with pytest.raises(ConflictError, match=r"was not committed: load 'rival 1' was committed"):
-        maintain(lambda: overtake() and gate.session, action, request | {"max_wait_seconds": 0})
+        gate.maintain(action, max_wait_seconds=0, **more)
     won = [*loads, new("rival 1", 1, loads)]
     gate.check(won)
     gate.check_clean()
