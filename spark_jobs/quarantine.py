@@ -53,7 +53,8 @@ def quarantine(
     from pyspark.sql import functions as f
 
     assert request.quarantine is not None
-    violating = _violating(spark, storage, staged, findings)
+    # by a merge: Spark takes what comes from few files for small, and would send it to every worker
+    violating = _violating(spark, storage, staged, findings).hint("merge")
     rows = changes.withColumn(ROW_HASH, row_hash(changes, ROW_HASHES[0])).join(violating, ROW_HASH, "left")
     names = {name.lower(): name for name in changes.columns}
     if CHANGE_TYPE in names:
