@@ -132,7 +132,7 @@ def make_work(
                 writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
-    added_bytes = rows * sum(_width(group, row_bytes) * spread[group.number].shares for group in plan.groups)
+    added_bytes = rows * sum(_width(group, row_bytes) for group in plan.groups)
     probe_tasks = math.ceil(max((entries + added) / _PROBE_ROWS, added_bytes / _PROBE_BYTES, 1))
     return Work(
         storage=storage,

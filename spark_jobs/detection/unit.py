@@ -48,9 +48,8 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
             _entries(blocks.new_t if index == group.t_index else blocks.new_s, group.columns, sign)
             for blocks, sign in ((probe.new, 1), (probe.gone, -1))
         ]
-        added = pa.concat_tables(entries)
-        if added.num_rows:  # where t and s lie in different blocks, a unit may have rows in one role only
-            yield send(0, "run", {"file": asdict(write_run(work.storage, index.id, work.runs_of, added))})
+        for file in write_run(work.storage, index.id, work.runs_of, pa.concat_tables(entries)):
+            yield send(0, "run", {"file": asdict(file)})
 
 
 @dataclass(frozen=True, slots=True)
