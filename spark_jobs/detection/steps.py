@@ -114,6 +114,7 @@ class Probe:
         roles = {role: _in_row_order(own) for role, own in tables.items()}
         if roles:
             yield from probe_unit(self.work, self.work.plan.groups[number], unit, roles)
+            pa.default_memory_pool().release_unused()  # Spark keeps the process for other tasks
 
     def _all_rows(self, group: Group) -> dict[str, list[pa.Table]]:
         """All rows of the load for a group without key, read where they were staged."""

@@ -43,12 +43,13 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         yield from _facts(work, constraint, counted, violating_rows(counted, probe.new, row_ids), listing)
         if probe.gone.new_t.size or probe.gone.new_s.size:
             yield from _removed(constraint.number, count_pairs(constraint, probe.gone))
-    for index in work.writes(group) if probe.new.pairs_new else []:
-        entries = [
-            _entries(blocks.new_t if index == group.t_index else blocks.new_s, group.columns, sign)
-            for blocks, sign in ((probe.new, 1), (probe.gone, -1))
-        ]
-        for file in write_run(work.storage, index.id, work.runs_of, pa.concat_tables(entries)):
+    indexes = work.writes(group) if probe.new.pairs_new else []
+    sides = [(probe.new.new_t, probe.gone.new_t), (probe.new.new_s, probe.gone.new_s)]
+    del probe, row_ids  # the old entries, whose values may be long, are not needed to write the new ones
+    for index in indexes:
+        new, gone = sides[0] if index == group.t_index else sides[1]
+        added = pa.concat_tables([_entries(new, group.columns, 1), _entries(gone, group.columns, -1)])
+        for file in write_run(work.storage, index.id, work.runs_of, added):
             yield send(0, "run", {"file": asdict(file)})
 
 
