@@ -89,9 +89,8 @@ class Compact:
         columns = [HASH, *merge.index.columns, ROW_IDS]
         found = find_entries(self.storage, merge.files, columns, within=merge.within).entries
         entries = merge_entries(merge, found) if found.num_columns else found
-        if not entries.num_rows:
-            return []
-        return [{"kind": "run", "file": asdict(write_run(self.storage, merge.index.id, 0, entries))}]
+        files = write_run(self.storage, merge.index.id, 0, entries) if entries.num_rows else []
+        return [{"kind": "run", "file": asdict(file)} for file in files]
 
 
 def merge_entries(merge: Merge, entries: pa.Table) -> pa.Table:
