@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from benchmarks.bounds import bounds
 from benchmarks.checkpoints import checkpoints
 from benchmarks.history import History, history
 from benchmarks.import_cost import measure
@@ -238,6 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
         run = History(spark, folder, table.state, RULES, table.files[0], SEED)
         lines += history(run, *((1, 5) if options.quick else (5, 200)))
         spark.stop()
+        lines += bounds(folder, engine, SEED, 0.02 if options.quick else 1)
         lines += parsing(folder, 2 if options.quick else 7)
         lines += checkpoints(folder, *((1, 2) if options.quick else (5, 50)))
     print(f"{circumstances(options.rows)}\n")

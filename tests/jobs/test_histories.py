@@ -76,19 +76,27 @@ INSERTS = st.lists(ROWS, max_size=5)
 KEYS = st.sampled_from([None, "id", "id", "age"])
 
 TINY = {
+    "codes._LONG": -1,
+    "compact._MERGED_BYTES": 3_000,
     "compact._MERGED_ENTRIES": 2,
     "counting.Scan._PAIRS_AT_ONCE": 2,
     "encode._ROWS_A_TURN": 2,
     "listing.MOST_ROW_IDS": 1,
     "resolve.MOST_NAMED": 1,
+    "runs._FILE_BYTES": 100,
     "sizing.ROW_GROUP": 2,
     "sizing._MOST_ENCODERS": 3,
+    "sizing._PROBE_BYTES": 100,
     "sizing._PROBE_ROWS": 3,
     "sizing._REPORT_CONSTRAINTS": 1,
     "sizing._REPORT_ROWS": 3,
+    "sizing._SHARE_BYTES": 100,
     "sizing._SHARE_ENTRIES": 3,
+    "sizing._UNIT_BYTES": 50,
     "sizing._UNIT_ENTRIES": 3,
     "sizing._UNIT_ROWS": 2,
+    "steps._MESSAGE_BYTES": 50,
+    "work._LONG_ROW": -1,
     "staging.ROW_GROUP": 2,
     "staging._FILE_BYTES": 1,
     "unit.MOST_NAMED": 1,
@@ -172,6 +180,8 @@ class Histories(RuleBasedStateMachine):
         if tiny:
             for name, value in TINY.items():
                 self._patch(f"dc_engine.detection.{name}", value)
+            for name, value in (("GROUP_BYTES", 40), ("_PORTION", 300)):
+                self._patch(f"dc_engine.state.parquet.{name}", value)
             self._patch("dc_engine.history.replay.MOST_NAMED", 1)
             self._patch("dc_engine.verifying._MOST_SHARES", 2)
             for writer in (Builder.__init__, parquet_bytes):

@@ -336,10 +336,10 @@ class TestVerify:
         (run,) = (file for file in table.snapshot.files if file.kind == "index")
         columns = [HASH, "city", "zip", ROWS, ROW_IDS]
         entries = find_entries(table.storage, [run], columns).entries.select(columns)
-        assert not self.problems_with(table, write_run(table.storage, run.owner, 1, entries))
+        assert not self.problems_with(table, write_run(table.storage, run.owner, 1, entries)[0])
         ids = pa.array([[7]] * entries.num_rows, entries.schema.field(ROW_IDS).type)
         wrong = entries.set_column(columns.index(ROW_IDS), ROW_IDS, ids)
-        assert self.problems_with(table, write_run(table.storage, run.owner, 1, wrong))
+        assert self.problems_with(table, write_run(table.storage, run.owner, 1, wrong)[0])
 
     def test_an_index_that_is_gone_is_noticed(self, table: Table) -> None:
         assert self.problems_with(table)

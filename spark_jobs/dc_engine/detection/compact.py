@@ -30,14 +30,14 @@ _LIGHT = 64 * 2**20
 
 
 class Merge(Protocol):
-    """One task: some files become one, or none when nothing is left of them."""
+    """One task: some files become one, or few when their values are long, or none when nothing is left of them."""
 
     @property
     def files(self) -> tuple[DataFile, ...]:
         """What is merged."""
 
-    def run(self, storage: Storage) -> DataFile | None:
-        """Write the new file."""
+    def run(self, storage: Storage) -> list[DataFile]:
+        """Write what they become."""
 
 
 _MERGED_BYTES = 64 * 2**20
@@ -54,12 +54,12 @@ class RunsMerge:
     files: tuple[DataFile, ...]
     within: tuple[int, int]
 
-    def run(self, storage: Storage) -> DataFile | None:
+    def run(self, storage: Storage) -> list[DataFile]:
         """See ``Merge``."""
         columns = [HASH, *self.index.columns, ROW_IDS]
         found = find_entries(storage, self.files, columns, within=self.within).entries
         entries = merge_entries(self, found) if found.num_columns else found
-        return write_run(storage, self.index.id, 0, entries) if entries.num_rows else None
+        return write_run(storage, self.index.id, 0, entries) if entries.num_rows else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,11 @@ class RowsMerge:
 
     files: tuple[DataFile, ...]
 
-    def run(self, storage: Storage) -> DataFile:
+    def run(self, storage: Storage) -> list[DataFile]:
         """See ``Merge``."""
         names = [name for name in Reader(storage, self.files[0]).schema.names if name != ROW_ID]
-        return write_rows(storage, pa.concat_tables(read_rows(storage, self.files, names)).select([ROW_ID, *names]))
+        rows = pa.concat_tables(read_rows(storage, self.files, names)).select([ROW_ID, *names])
+        return [write_rows(storage, rows)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,11 @@ class LinesMerge:
 
     files: tuple[DataFile, ...]
 
-    def run(self, storage: Storage) -> DataFile:
+    def run(self, storage: Storage) -> list[DataFile]:
         """See ``Merge``."""
         readers = [Reader(storage, file) for file in self.files]
         lines = pa.concat_tables(one.read(range(len(one.group_starts) - 1), one.schema.names) for one in readers)
-        return store_lines(storage, 0, lines)
+        return [store_lines(storage, 0, lines)]
 
 
 def depth(files: Sequence[DataFile]) -> int:
@@ -148,8 +149,7 @@ class Compact:
                 yield pa.RecordBatch.from_pydict({"document": texts})
 
     def _merged(self, merge: Merge) -> list[dict[str, Any]]:
-        file = merge.run(self.storage)
-        return [{"kind": "run", "file": asdict(file)}] if file else []
+        return [{"kind": "run", "file": asdict(file)} for file in merge.run(self.storage)]
 
 
 def merge_entries(merge: RunsMerge, entries: pa.Table) -> pa.Table:

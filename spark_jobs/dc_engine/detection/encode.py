@@ -64,6 +64,8 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str =
             if broken.num_rows:
                 turn = broken.column(ROW_ID)[0].as_py() // _ROWS_A_TURN
                 yield Chunk(group.number, turn % spread[group.number].units, f"{sign}both", broken)
+        elif not group.indexes[0].key:
+            continue  # every probe has all rows to look at, and reads them itself
         elif group.two_sided:
             for role, index in (("t", group.t_index), ("s", group.s_index)):
                 yield from _cut(group, index, sign + role, narrow, spread[group.number])
@@ -73,13 +75,9 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str =
 
 def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, spread: Spread) -> Iterator[Chunk]:
     assert index is not None
-    hashes = key_hashes([whole(rows.column(name)) for name in index.hashed], index.families, rows.num_rows)
-    hashed = rows.add_column(0, HASH, pa.array(hashes))
+    hashed, hashes = with_hash(index, rows)
     if spread.units == 1:
         yield Chunk(group.number, 0, role, hashed)
-    elif spread.shares > 1:
-        for share in range(spread.shares):
-            yield Chunk(group.number, share, role, hashed)
     else:
         buckets = bucket_of(hashes, spread.buckets)
         order = np.argsort(buckets, kind="stable")
@@ -87,6 +85,12 @@ def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, sprea
         placed = hashed.take(pa.array(order))
         for bucket, start, end in zip(present, starts, np.append(starts[1:], len(order)), strict=True):
             yield Chunk(group.number, int(bucket), role, placed.slice(start, end - start))
+
+
+def with_hash(index: IndexPlan, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+    """Rows with the hash that an index has them under, and the hashes."""
+    hashes = key_hashes([whole(rows.column(name)) for name in index.hashed], index.families, rows.num_rows)
+    return rows.add_column(0, HASH, pa.array(hashes)), hashes
 
 
 def _breaks_alone(group: Group, rows: pa.Table) -> np.ndarray:

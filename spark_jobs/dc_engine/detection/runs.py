@@ -20,6 +20,8 @@ from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import ROW_GROUP, Builder, Reader, store_parquet
 from dc_engine.state.storage import Storage
 
+_FILE_BYTES = 64 * 2**20
+"""A file of a run holds about so many bytes of entries, as they are in memory, at most."""
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
 
 
@@ -122,12 +124,20 @@ def _wanted_rows(
     return candidates[kept], np.flatnonzero(hit[in_kept])
 
 
-def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> DataFile:
-    """Write entries (one or more) as one run of an index, ordered by hash."""
+def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> list[DataFile]:
+    """Write entries as one run of an index, ordered by hash: in one file, or in several when their values are long."""
     hashes = whole(entries.column(HASH)).to_numpy()
     order = np.argsort(hashes, kind="stable")
+    step = max(1, min(len(order), _FILE_BYTES * len(order) // max(entries.nbytes, 1)))
+    parts = (order[first : first + step] for first in range(0, len(order), step))
+    return [_write_file(storage, index_id, load, entries, hashes, part) for part in parts]
+
+
+def _write_file(
+    storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
+) -> DataFile:
     builder = Builder(entries.schema, delta=[HASH, ROWS, ROW_IDS])
-    for first in range(0, len(order), ROW_GROUP):  # long values are never there twice
+    for first in range(0, len(order), ROW_GROUP):  # a row group at a time: long values are never there twice
         builder.add(take(entries, order[first : first + ROW_GROUP]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
     bounds = (int(hashes[order[0]]), int(hashes[order[-1]]))

@@ -18,10 +18,10 @@ from dc_engine.state.storage import Storage
 _UNIT_ROWS = 131_072
 _UNIT_ENTRIES = 524_288
 _SHARE_ENTRIES = 2_097_152
-_UNIT_BYTES = 32 * 2**20
+_UNIT_BYTES = 16 * 2**20
 _SHARE_BYTES = 256 * 2**20
 _PROBE_ROWS = 524_288
-_PROBE_BYTES = 64 * 2**20
+_PROBE_BYTES = 32 * 2**20
 _REPORT_ROWS = 1_048_576
 _REPORT_CONSTRAINTS = 50
 _MOST_ENCODERS = 64
@@ -79,7 +79,7 @@ def make_work(
                 writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
-    added_bytes = rows * sum(_width(group, row_bytes) * spread[group.number].shares for group in plan.groups)
+    added_bytes = rows * sum(_width(group, row_bytes) for group in plan.groups)
     probe_tasks = math.ceil(max((entries + added) / _PROBE_ROWS, added_bytes / _PROBE_BYTES, 1))
     return Work(
         storage=storage,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.dead import is_alive, read_dead
-from dc_engine.detection.encode import encode, skipped_null_rows
+from dc_engine.detection.encode import encode, skipped_null_rows, with_hash
+from dc_engine.detection.plan import Group
 from dc_engine.detection.report import Report
 from dc_engine.detection.rows import ROW_ID, read_group
 from dc_engine.detection.unit import probe_unit
@@ -25,6 +26,8 @@ from dc_engine.errors import DcError
 from dc_engine.state.parquet import Reader, in_parts
 
 DOCUMENT_SCHEMA = "document string"
+WHOLE = "whole"
+"""A message to the probe of a group without key, to take all rows of the load."""
 _MESSAGE_BYTES = 2 * 2**20
 """Larger messages would be large objects in the JVM, for which its heap grows."""
 PASSED_ON = ("error", "skipped")
@@ -49,7 +52,7 @@ class Encode:
     def _encode(self, task: int) -> Iterator[pa.RecordBatch]:
         work = self.work
         skipped = {one.number: 0 for one in work.plan.constraints}
-        for rows, sign in self._pieces(task):
+        for rows, sign in pieces(work, work.columns, self.tasks, task):
             for constraint in work.plan.constraints if not sign else ():
                 skipped[constraint.number] += skipped_null_rows(constraint, rows)
             for chunk in encode(work.plan, work.spread, rows, sign):
@@ -57,23 +60,27 @@ class Encode:
                 for part in in_parts(chunk.rows, _MESSAGE_BYTES):
                     yield send(task_of, chunk.role, part, number=chunk.group, unit=chunk.unit)
         yield send(0, "skipped", {"rows": list(skipped.items())})
+        for group in work.plan.groups if task == 0 else ():
+            if group.indexes and not group.indexes[0].key:
+                for share in range(work.spread[group.number].shares):
+                    yield send(work.task_of(group.number, share), WHOLE, {}, number=group.number, unit=share)
 
-    def _pieces(self, task: int) -> Iterator[tuple[pa.Table, str]]:
-        """The task's share of the row groups of rows that come and go, with row ids."""
-        work = self.work
-        dead = read_dead(work.storage, work.dead)
-        turn = 0
-        for file, sign in work.changed:
-            reader = Reader(work.storage, file)
-            for group in range(len(reader.group_starts) - 1):
-                turn += 1
-                if turn % self.tasks != task:
-                    continue
-                rows = read_group(reader, file, group, work.columns)
-                if dead:
-                    rows = rows.filter(pa.array(is_alive(whole(rows.column(ROW_ID)).to_numpy(), dead)))
-                if rows.num_rows:
-                    yield rows, sign
+
+def pieces(work: Work, columns: Sequence[str], tasks: int = 1, task: int = 0) -> Iterator[tuple[pa.Table, str]]:
+    """One of several equal shares of the row groups of inserted and deleted rows, with row ids, in their order."""
+    dead = read_dead(work.storage, work.dead)
+    turn = 0
+    for file, sign in work.changed:
+        reader = Reader(work.storage, file)
+        for group in range(len(reader.group_starts) - 1):
+            turn += 1
+            if turn % tasks != task:
+                continue
+            rows = read_group(reader, file, group, columns)
+            if dead:
+                rows = rows.filter(pa.array(is_alive(whole(rows.column(ROW_ID)).to_numpy(), dead)))
+            if rows.num_rows:
+                yield rows, sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +97,32 @@ class Probe:
 
     def _probe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         units: dict[tuple[int, int], dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
+        whole_units: list[tuple[int, int]] = []
         for message in received(batches):
             if message.kind in PASSED_ON:
                 yield send(0, message.kind, message.document)
+            elif message.kind == WHOLE:
+                whole_units.append((message.number, message.unit))
             else:
                 units[message.number, message.unit][message.kind].append(message.table)
         for number, unit in sorted(units):
-            group = self.work.plan.groups[number]
-            roles = {role: _in_row_order(tables) for role, tables in units.pop((number, unit)).items()}
-            yield from probe_unit(self.work, group, unit, roles)
+            yield from self._unit(number, unit, units.pop((number, unit)))
+        for number, unit in sorted(whole_units):
+            yield from self._unit(number, unit, self._all_rows(self.work.plan.groups[number]))
+
+    def _unit(self, number: int, unit: int, tables: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.RecordBatch]:
+        roles = {role: _in_row_order(own) for role, own in tables.items()}
+        if roles:
+            yield from probe_unit(self.work, self.work.plan.groups[number], unit, roles)
+            pa.default_memory_pool().release_unused()  # Spark keeps the process for other tasks
+
+    def _all_rows(self, group: Group) -> dict[str, list[pa.Table]]:
+        """All rows of the load for a group without key, read where they were staged."""
+        roles: dict[str, list[pa.Table]] = defaultdict(list)
+        for rows, sign in pieces(self.work, group.columns):
+            hashed, _ = with_hash(group.indexes[0], rows.select([ROW_ID, *group.columns]))
+            roles[f"{sign}both"].append(hashed)
+        return roles
 
 
 def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:

@@ -33,21 +33,24 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
     if not group.indexes:
         yield from _probe_single_rows(work, group, roles)
         return
-    changes = [_Rows.of(group, roles, UNDO), _Rows.of(group, roles)]
-    probes = []
-    if any(one.num_rows for one in changes[0].both):
-        before = _prepare(work, group, unit, changes[0], None)
-        probes.append(before)
+    undone, done = _Rows.of(group, roles, UNDO), _Rows.of(group, roles)
+    frames: list[_Signed] = []
+    if any(one.num_rows for one in undone.both):
+        before = _prepare(work, group, unit, undone, None)
         for constraint in group.constraints:
             yield from _pairs(constraint.number, count_pairs(constraint, before.new), f"{UNDONE}pairs")
             yield from _pairs(constraint.number, count_pairs(constraint, before.gone), f"{UNDONE}removed")
-    if any(one.num_rows for one in changes[1].both):
-        probe = _prepare(work, group, unit, changes[1], changes[0])
-        probes.append(probe)
+        frames += _signed(before)
+        del before
+    if any(one.num_rows for one in done.both):
+        probe = _prepare(work, group, unit, done, undone)
         if group.identity and work.plan.key:
             yield from _check_keys(group, probe)
         yield from _found(work, group, probe)
-    yield from _new_entries(work, group, probes)
+        frames += _signed(probe)
+        del probe  # the old entries, whose values may be long, are not needed to write the new ones
+    if _is_first_share(group, unit):
+        yield from _new_entries(work, group, frames)
 
 
 def _found(work: Work, group: Group, probe: _Probe) -> Iterator[pa.RecordBatch]:
@@ -114,13 +117,18 @@ def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | 
     new_t, new_s, gone_t, gone_s, old_t, old_s = frames if group.two_sided else (one for one in frames for _ in "ts")
     for frame in (old_t, old_s):
         _check_weights(work, group, frame)
-    first_share = unit == 0 or bool(group.indexes[0].key)
+    first_share = _is_first_share(group, unit)
     origins = Origins(_new_origin(new_t), _new_origin(new_s), _old_origin(old_t, old[0]), _old_origin(old_s, old[-1]))
     return _Probe(
         Blocks(new_t, new_s, old_t, old_s, pairs_new=first_share),
         Blocks(gone_t, gone_s, old_t, old_s, pairs_new=first_share),
         origins,
     )
+
+
+def _is_first_share(group: Group, unit: int) -> bool:
+    """Whether a unit is the one in which pairs of new rows are counted: all units of a group without key have them."""
+    return unit == 0 or bool(group.indexes[0].key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +191,22 @@ def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Tabl
     return _Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
 
 
-def _new_entries(work: Work, group: Group, probes: Sequence[_Probe]) -> Iterator[pa.RecordBatch]:
+_Signed = tuple[Frame, Frame, int]
+"""Rows as t and as s that come to the indexes (1), or go from them (-1)."""
+
+
+def _signed(probe: _Probe) -> list[_Signed]:
+    return [(blocks.new_t, blocks.new_s, sign) for blocks, sign in ((probe.new, 1), (probe.gone, -1))]
+
+
+def _new_entries(work: Work, group: Group, frames: Sequence[_Signed]) -> Iterator[pa.RecordBatch]:
     """Write what the indexes get of a change, one run each."""
-    for index in work.writes(group) if probes and probes[0].new.pairs_new else []:
-        entries = [
-            _entries(blocks.new_t if index == group.t_index else blocks.new_s, group.columns, sign)
-            for probe in probes
-            for blocks, sign in ((probe.new, 1), (probe.gone, -1))
-        ]
-        added = pa.concat_tables(entries)
-        if added.num_rows:  # where t and s lie in different blocks, a unit may have rows in one role only
-            yield send(0, "run", {"file": asdict(write_run(work.storage, index.id, work.runs_of, added))})
+    for index in work.writes(group) if frames else []:
+        added = pa.concat_tables(
+            _entries(t if index == group.t_index else s, group.columns, sign) for t, s, sign in frames
+        )
+        for file in write_run(work.storage, index.id, work.runs_of, added):
+            yield send(0, "run", {"file": asdict(file)})
 
 
 def _check_weights(work: Work, group: Group, frame: Frame) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.codes import whole
+from dc_engine.detection.codes import take, whole
+from dc_engine.detection.hashing import bucket_of
 from dc_engine.detection.plan import ROW_HASH
-from dc_engine.detection.rows import LOAD_BITS, ROW_ID, take_rows
+from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
+from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
 from dc_engine.errors import ChangesError
 from dc_engine.masking import told
 from dc_engine.request import Request
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RULES, VIOLATIONS = "_dc_rules", "_dc_violations"
+_PLACES, _COUNTS = "_dc_places", "_dc_counts"
+_ROWS_A_BATCH = 10_000
+_IDS_A_RANGE = 65_536
+_ROWS_A_TASK = 2**22
+"""So many violating rows, of all rules together, a task looks up."""
 
 
 def quarantine(
@@ -43,7 +53,8 @@ def quarantine(
     from pyspark.sql import functions as f
 
     assert request.quarantine is not None
-    violating = _violating(spark, storage, staged, listed)
+    # by a merge: Spark takes what comes from few files for small, and would send it to every worker
+    violating = _violating(spark, storage, staged, listed).hint("merge")
     rows = changes.withColumn(ROW_HASH, row_hash(changes, ROW_HASHES[0])).join(violating, ROW_HASH, "left")
     names = {name.lower(): name for name in changes.columns}
     if CHANGE_TYPE in names:
@@ -79,31 +90,110 @@ def quarantine(
 def _violating(
     spark: SparkSession, storage: Storage, staged: StagedLoad, listed_in: Mapping[str, Sequence[DataFile]]
 ) -> DataFrame:
-    """The hash of each violating row, which rules it violates, and how often in all."""
-    from pyspark.sql import functions as f
+    """The hash of each violating row, which rules it violates, and how often in all.
 
-    tables = []
-    for rule, files in listed_in.items():
-        for file in files:
-            reader = Reader(storage, file)
+    Workers read the files of violating rows, deal the rows out by ranges of ids, look up their hashes, and deal them
+    out by ranges of those, so that rows that are alike meet. Until then Spark moves chunks of many rows.
+    """
+    names = tuple(sorted(listed_in))
+    files = tuple((place, file) for place, name in enumerate(names) for file in listed_in[name])
+    tasks = math.ceil(max(sum(file.rows for _, file in files), 1) / _ROWS_A_TASK)
+    read = _ReadFiles(storage, files, tuple(staged.inserts), _IDS_A_RANGE, tasks)
+    found = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(read, MESSAGE_SCHEMA)
+    gather = _GatherRules(storage, tuple(staged.inserts), tasks)
+    gathered = found.repartitionById(tasks, found["task"]).mapInArrow(gather, MESSAGE_SCHEMA)
+    schema = f"{ROW_HASH} bigint, {RULES} array<struct<rule: string, violations: bigint>>, {VIOLATIONS} bigint"
+    return gathered.repartitionById(tasks, gathered["task"]).mapInArrow(_EachHashOnce(names), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFiles:
+    """The function that Spark runs: the input rows say which files are ours; their rows go out by ranges of ids."""
+
+    storage: Storage
+    files: tuple[tuple[int, DataFile], ...]
+    """Files of violating rows, each with the place of its rule."""
+    inserts: tuple[DataFile, ...]
+    ids_a_range: int
+    tasks: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            place, file = self.files[number]
+            reader = Reader(self.storage, file)
             rows = reader.read(range(len(reader.group_starts) - 1), ["row_id", "violations"])
-            tables.append(rows.append_column("rule", pa.array([rule] * rows.num_rows)))
-    types = {"row_id": pa.int64(), "violations": pa.int64(), "rule": pa.string()}
-    empty = pa.table({name: pa.array([], arrow_type) for name, arrow_type in types.items()})
-    listed = pa.concat_tables([empty, *tables])
-    # a row of another load that comes back with this one may violate too, and is none of its rows
-    loads = whole(listed.column("row_id")).to_numpy() >> LOAD_BITS
-    listed = listed.filter(pa.array(np.isin(loads, [file.load for file in staged.inserts])))
-    ids = whole(listed.column("row_id")).to_numpy()
-    hashes = np.zeros(0, np.int64)
-    if len(ids):
-        rows = take_rows(storage, staged.inserts, ids, [ROW_HASH])
-        place = np.searchsorted(whole(rows.column(ROW_ID)).to_numpy(), ids)
-        hashes = whole(rows.column(ROW_HASH)).to_numpy()[place]
-    frame = spark.createDataFrame(listed.drop_columns(["row_id"]).append_column(ROW_HASH, pa.array(hashes)))
-    once = frame.dropDuplicates([ROW_HASH, "rule"])
-    rules = f.sort_array(f.collect_list(f.struct("rule", "violations")))
-    return once.groupBy(ROW_HASH).agg(rules.alias(RULES), f.sum("violations").alias(VIOLATIONS))
+            ids = whole(rows.column("row_id")).to_numpy()
+            ranges = np.where(self._are_ours(ids), (ids & (2**LOAD_BITS - 1)) // self.ids_a_range, -1)
+            order = np.argsort(ranges, kind="stable")
+            present, starts = np.unique(ranges[order], return_index=True)
+            placed = rows.take(pa.array(order))
+            for one, start, end in zip(present.tolist(), starts, [*starts[1:], len(order)], strict=True):
+                if one >= 0:
+                    yield send(one % self.tasks, "rows", placed.slice(start, end - start), number=place, unit=one)
+
+    def _are_ours(self, ids: np.ndarray) -> np.ndarray:
+        """Which rows the load brings: one of another load that comes back with it may violate too."""
+        return np.isin(ids >> LOAD_BITS, [file.load for file in self.inserts])
+
+
+@dataclass(frozen=True, slots=True)
+class _GatherRules:
+    """The function that Spark runs: a line for each violating row of a range, from its violations of all rules."""
+
+    storage: Storage
+    inserts: tuple[DataFile, ...]
+    tasks: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ranges: dict[int, list[tuple[int, pa.Table]]] = defaultdict(list)
+        for message in received(batches):
+            ranges[message.unit].append((message.number, message.table))
+        for one in sorted(ranges):
+            rows = self._rows(sorted(ranges.pop(one), key=lambda part: part[0]))
+            tasks = bucket_of(rows.column(ROW_HASH).to_numpy(), self.tasks)
+            for task in np.unique(tasks).tolist():
+                yield send(task, "rows", rows.filter(pa.array(tasks == task)))
+
+    def _rows(self, parts: Sequence[tuple[int, pa.Table]]) -> pa.Table:
+        """The rows of one range, from violations in the order of their rules."""
+        together = pa.concat_tables([rows for _, rows in parts])
+        rules = np.repeat([place for place, _ in parts], [rows.num_rows for _, rows in parts])
+        ids, violations = (whole(together.column(name)).to_numpy() for name in ("row_id", "violations"))
+        order = np.argsort(ids, kind="stable")
+        distinct, starts = np.unique(ids[order], return_index=True)
+        hashes = take_rows(self.storage, self.inserts, distinct, [ROW_HASH]).column(ROW_HASH)
+        bounds = pa.array([*starts, len(order)], pa.int32())
+        return pa.table(
+            {
+                ROW_HASH: whole(hashes),
+                _PLACES: pa.ListArray.from_arrays(bounds, pa.array(rules[order], pa.int32())),
+                _COUNTS: pa.ListArray.from_arrays(bounds, pa.array(violations[order])),
+                VIOLATIONS: np.add.reduceat(violations[order], starts),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _EachHashOnce:
+    """The function that Spark runs: of violating rows that are alike, one, with the names of its rules."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tables = [message.table for message in received(batches)]
+        if not tables:
+            return
+        rows = pa.concat_tables(tables)
+        _, first = np.unique(whole(rows.column(ROW_HASH)).to_numpy(), return_index=True)
+        for start in range(0, len(first), _ROWS_A_BATCH):
+            chosen = take(rows, first[start : start + _ROWS_A_BATCH])
+            places, counts = whole(chosen.column(_PLACES)), whole(chosen.column(_COUNTS))
+            facts = [pa.array(self.names).take(places.flatten()), counts.flatten()]
+            pairs = pa.StructArray.from_arrays(facts, names=["rule", "violations"])
+            lists = pa.ListArray.from_arrays(places.offsets, pairs)
+            yield pa.RecordBatch.from_pydict(
+                {ROW_HASH: whole(chosen.column(ROW_HASH)), RULES: lists, VIOLATIONS: whole(chosen.column(VIOLATIONS))}
+            )
 
 
 def _with_their_updates(rows: DataFrame, inserts: Any, key: list[str]) -> DataFrame:

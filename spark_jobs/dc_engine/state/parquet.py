@@ -22,12 +22,12 @@ from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
 ROW_GROUP = 16_384
-GROUP_BYTES = 16 * 2**20
+GROUP_BYTES = 8 * 2**20
 """A row group takes no more memory than that."""
 _CHECKSUMS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
-_PORTION = 32 * 2**20
+_PORTION = 8 * 2**20
 _TAIL = 16_384
 """So many bytes at the end usually hold the whole footer."""
 
