@@ -3,16 +3,30 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: demo test airflow bench java clean
+.PHONY: help demo test test-fast lint airflow bench java clean
+
+help:                      ## what can be made
+	@awk -F ':.*## *' '/^[a-z-]+:.*##/ { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: java $(INSTALLED)    ## three loads through the gate of the example DAG
 	@$(BIN)/python dags_examples/demo.py demo_output
 
-test: java $(INSTALLED)    ## lint, types, all tests
+test: java lint            ## lint, types, all tests
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+# What is fast: not what shares a Spark, an Airflow or a browser (it is in a group), nor the few that take long alone.
+# Hypothesis' own profile "ci" tries fewer cases, the same ones each time.
+FAST := tests/constraints tests/dags_examples tests/detection tests/jobs tests/state tests/test_*.py \
+	-m 'not xdist_group' --ignore=tests/jobs/test_histories.py --ignore=tests/jobs/test_long_histories.py \
+	--deselect=tests/constraints/test_hostile.py::test_no_text_ends_the_process_or_takes_long
+
+test-fast: lint            ## lint, types, the tests without Spark, Airflow and browser, in a minute
+	HYPOTHESIS_PROFILE=ci $(BIN)/pytest -n 2 $(FAST)
+
+lint: $(INSTALLED)         ## lint, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadgroup
 
 airflow: java $(INSTALLED) ## Airflow with the example DAGs, on http://localhost:8080, without login
 	AIRFLOW_HOME=$(CURDIR)/.airflow \

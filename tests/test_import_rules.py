@@ -10,11 +10,14 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIGHT = {"constraints", "state", "errors", "request", "shipping", "stored", "verdict"}
+FACTS = {"errors", "masking", "request", "verdict"}
 ROOMS_BELOW = {
     "kernels": {"kernels"},
     "constraints": {"constraints", "errors"},
     "state": {"state", "errors"},
-    "detection": {"detection", "constraints", "state", "kernels", "errors", "masking", "request", "verdict"},
+    "detection": {"detection", "constraints", "state", "kernels", *FACTS},
+    "engines": {"engines", "detection", "constraints", "state", "shipping", *FACTS},
+    "history": {"history", "engines", "detection", "constraints", "state", *FACTS},
 }
 HEAVY = {"pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations"}
 

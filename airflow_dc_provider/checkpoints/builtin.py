@@ -17,9 +17,9 @@ from great_expectations.expectations.expectation import Expectation
 
 from airflow_dc_provider.checkpoints.batch import OWN
 from airflow_dc_provider.checkpoints.definitions import SEVERITIES, stable_id, suite
+from dc_engine.constraints.building import fits
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import Body, Column, Constant, ConstantValue, Constraint, Op, Predicate, Tolerance
-from dc_engine.constraints.sugar import fits
 from dc_engine.verdict import Verdict
 
 _OF_DOUBLES = ("tinyint", "smallint", "int", "bigint", "float", "double")

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.mapping import is_known_later
 from dc_engine.errors import DcError, RequestError, did_you_mean
-from dc_engine.request import check_load_id
+from dc_engine.request import MAX_WAIT_SECONDS, check_load_id, check_number
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class DcSparkOperator(SparkSubmitOperator):
         driver in a file that only this user can read and that the driver removes as soon as it has read it; from
         there in Spark's tasks to the workers, which open the state themselves. No process has them in its arguments
         or its environment.
+    :param max_wait_seconds: How long to go on trying while others commit to the same state first; with 0 it is
+        tried once.
     :param conn_id: The Spark connection.
     """
 
@@ -60,6 +62,7 @@ class DcSparkOperator(SparkSubmitOperator):
         *,
         state: str,
         state_conn_id: str | None = None,
+        max_wait_seconds: float = MAX_WAIT_SECONDS,
         conn_id: str = "spark_default",
         **kwargs: Any,
     ) -> None:
@@ -70,10 +73,12 @@ class DcSparkOperator(SparkSubmitOperator):
         super().__init__(conn_id=conn_id, durable=False, **kwargs)
         self.state = state
         self.state_conn_id = state_conn_id
+        self.max_wait_seconds = max_wait_seconds
         self._credentials: Path | None = None
         self._said: SparkLog | None = None
         self._run: Run | None = None
         self._killed = False
+        check_number("max_wait_seconds", max_wait_seconds, 0)
         if not is_open(state):
             check_folder("state", state)
 
@@ -223,7 +228,7 @@ class DcStateOperator(DcSparkOperator):
                 check_load_id(details["load_id"])
         except DcError as error:
             raise DcGateError.told(error.message, error.hint) from None
-        request = {"state": self.state, **details}
+        request = {"state": self.state, "max_wait_seconds": self.max_wait_seconds, **details}
         result = self.run_job(context, request, job="maintain", arguments=(action,))
         for line in result.pop("text", "").splitlines():
             self.log.info("%s", plain(line, MAX_TEXT))

@@ -54,6 +54,10 @@ class DcGateOperator(DcSparkOperator):
     :param duplicate_keys: ``error``, or ``replace``: an insert of a key that is there replaces its row.
     :param quarantine: A folder for the load's violating rows and the clean rest, as two Parquet folders.
         (templated)
+    :param engine: Where the load is worked on: ``spark``: by Spark's workers; ``local``: in Spark's driver;
+        ``auto``: in the driver when it is small.
+    :param max_wait_seconds: How long to go on trying while others commit to the same state first; with 0 it is
+        tried once.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.
     :param max_listed: How many violations a rule and load are listed at most; counts are always exact.
@@ -87,6 +91,7 @@ class DcGateOperator(DcSparkOperator):
         missing_deletes: str = "error",
         duplicate_keys: str = "error",
         quarantine: str | None = None,
+        engine: str = "auto",
         max_listed: int = 10_000,
         max_samples: int = 20,
         mask: Sequence[str] = (),
@@ -104,6 +109,7 @@ class DcGateOperator(DcSparkOperator):
         self.missing_deletes = missing_deletes
         self.duplicate_keys = duplicate_keys
         self.quarantine = quarantine
+        self.engine = engine
         self.max_listed = max_listed
         self.max_samples = max_samples
         self.mask = mask
@@ -173,6 +179,8 @@ class DcGateOperator(DcSparkOperator):
             "duplicate_keys": self.duplicate_keys,
             "table": self.table,
             "quarantine": self.quarantine,
+            "engine": self.engine,
+            "max_wait_seconds": self.max_wait_seconds,
         }
 
     def _constraint_source(self) -> str | Mapping[str, Any]:

@@ -14,8 +14,9 @@ from dc_engine.detection.sizing import make_work
 from dc_engine.engines.base import Engine
 from dc_engine.engines.work import detect
 from dc_engine.errors import ChangesError
+from dc_engine.history.apart import own_files
 from dc_engine.history.change import Change
-from dc_engine.history.replay import needs_replay, own_files, rewrite
+from dc_engine.history.replay import needs_replay, rewrite
 from dc_engine.history.retract import is_newest, without_newest
 from dc_engine.indexing import index_rows
 from dc_engine.judging import Findings, add_up

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_engine.constraints import building
+from dc_engine.constraints.building import fits, unique
 from dc_engine.constraints.contradiction import check_bodies
 from dc_engine.constraints.model import Op
 from dc_engine.constraints.printer import print_bodies
-from dc_engine.constraints.sugar import fd, fits, order, parse_columns, pod, unique
+from dc_engine.constraints.sugar import fd, order, parse_columns, pod
 from dc_engine.errors import ConstraintError
 from tests.constraints.evaluate import Row, compare, holds, violates
 from tests.constraints.strategies import nulls, small_rows
@@ -170,3 +172,21 @@ def test_a_column_within_may_not_stand_in_the_rule(expand, text: str) -> None:  
 def test_a_pod_that_is_always_true_can_never_be_violated() -> None:
     with pytest.raises(ConstraintError, match="never be violated"):
         check_bodies(pod("a > -> a >=")["a"])
+
+
+class TestWithoutText:
+    """Rules that a program finds are built from columns; whatever their names are, no text is parsed."""
+
+    @given(st.lists(st.text(min_size=1), min_size=2, max_size=5, unique_by=str.lower))
+    def test_what_is_built_is_what_the_text_says(self, names: list[str]) -> None:
+        *left, right = names
+        quoted = [f"`{name.replace('`', '``')}`" for name in names]
+        assert fd(f"{', '.join(quoted[:-1])} -> {quoted[-1]}") == {right: building.fd(left, right)}
+        assert order(f"{quoted[0]} -> {quoted[-1]}") == building.order(left[0], right)
+        marked = ", ".join(f"{name} >" for name in quoted[:-1])
+        built = building.pod([(name, Op.GT) for name in left], (right, Op.LE))
+        assert pod(f"{marked} -> {quoted[-1]} <=") == {right: built}
+
+    def test_an_fd_whose_sides_share_a_column_is_refused(self) -> None:
+        with pytest.raises(ConstraintError, match="stands on both sides"):
+            building.fd(["zip", "City"], "city")

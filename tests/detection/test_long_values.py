@@ -15,8 +15,8 @@ from dc_engine.detection.plan import make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.work import received, send
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import GROUP_BYTES, Builder, Reader, bytes_a_row, in_parts, store_parquet
-from dc_engine.state.snapshots import DataFile
 from dc_engine.state.storage import Storage
 
 TEXT = "x" * 1024

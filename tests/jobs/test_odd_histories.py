@@ -242,7 +242,7 @@ class TestKeyChanges:
             lambda: table.maintain("retract", load_id="1"),
             lambda: table.apply("1", (7, "q", "q", 7)),
         ):
-            with pytest.raises(StateError, match="load '2' after it deleted rows by another key") as refusal:
+            with pytest.raises(StateError, match="load '2' after it was applied with another key") as refusal:
                 act()
             assert "Take out the loads after it first" in refusal.value.hint
             assert table.counts == counts
@@ -290,6 +290,20 @@ class TestKeyChanges:
         for load_id, rows in (("3", 2), ("2", 2), ("1", 0)):
             table.maintain("retract", load_id=load_id)
             assert table.counts == {"rows": rows, "city": 0, "reads all": 0}
+
+    def test_a_key_that_was_dropped_still_holds_for_the_loads_that_had_it(
+        self, session: Session, tmp_path: Path
+    ) -> None:
+        table = Table(session, tmp_path, CITY, READS_ALL, key="id")
+        table.apply("1", *self.FIRST)
+        table.apply("2", deletes=((1, None, None, None),))
+        table.apply("3", (1, "z", "z", 9))
+        table.key = None
+        table.apply("4", (8, "d", "z", 3))
+        with pytest.raises(StateError, match="load '3' after it was applied with another key"):
+            table.apply("2")  # row 1 would be there when load 3 brings another of that key
+        with pytest.raises(StateError, match="was applied with another key"):
+            table.apply("1", (1, "q", "q", 7))
 
     def test_inserts_alone_may_be_replaced_whatever_the_key_was(self, session: Session, tmp_path: Path) -> None:
         table = Table(session, tmp_path, CITY, READS_ALL)

@@ -84,6 +84,14 @@ class TestOpenGate:
             "error",
         )
         assert (request["table"], request["quarantine"]) == (None, None)
+        assert (request["engine"], request["max_wait_seconds"]) == ("auto", 3600)
+
+    @pytest.mark.parametrize("engine", ["auto", "spark", "local"])
+    def test_hands_on_where_to_work_and_how_long_to_wait(self, gate, fake_spark, ti, passing, engine):
+        fake_spark.answers(passing)
+        gate(engine=engine, max_wait_seconds=0).execute({"ti": ti})
+        request = fake_spark.call["request"]
+        assert (request["engine"], request["max_wait_seconds"]) == (engine, 0)
 
     def test_hands_on_how_to_treat_rejected_loads_deletes_keys_and_new_rules(self, gate, fake_spark, ti, passing):
         fake_spark.answers(passing)

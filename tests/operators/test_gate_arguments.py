@@ -74,7 +74,20 @@ def test_changes_are_checked(arguments, changes, message):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_listed", -1), ("max_samples", "many"), ("mask", "ssn"), ("quarantine", "bad"), ("table", {"path": 3})],
+    [
+        ("max_listed", -1),
+        ("max_samples", "many"),
+        ("mask", "ssn"),
+        ("quarantine", "bad"),
+        ("table", {"path": 3}),
+        ("max_wait_seconds", -1),
+        ("max_wait_seconds", "3600"),
+        ("max_wait_seconds", True),
+        ("max_wait_seconds", None),
+        ("max_wait_seconds", float("nan")),
+        ("max_wait_seconds", float("inf")),
+        ("engine", None),
+    ],
 )
 def test_other_arguments_are_checked(arguments, name, value):
     with pytest.raises(RequestError, match=name):
@@ -87,6 +100,7 @@ def test_other_arguments_are_checked(arguments, name, value):
         ("rejected_load", "discrad", "discard"),
         ("missing_deletes", "ignor", "ignore"),
         ("duplicate_keys", "replaced", "replace"),
+        ("engine", "lokal", "local"),
     ],
 )
 def test_mistyped_choices_get_a_hint(arguments, name, value, meant):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_dc_provider.exceptions import DcGateError, DcStateError
-from airflow_dc_provider.operators.maintain import DcMaintainOperator
+from airflow_dc_provider.operators.maintain import ACTIONS, DcMaintainOperator
 from airflow_dc_provider.operators.retract import DcRetractLoadOperator
 from dc_engine.errors import RequestError
+from dc_engine.maintain import Maintenance
 
 
 @pytest.fixture
@@ -57,7 +59,8 @@ class TestRetract:
     def test_takes_a_load_out(self, retract, fake_spark, ti, result, state):
         fake_spark.answers({**result, "action": "retract"})
         returned = retract().execute({"ti": ti})
-        assert asked(fake_spark) == ("maintain.py", "retract", {"state": str(state), "load_id": "2026-01-03"})
+        request = {"state": str(state), "load_id": "2026-01-03", "max_wait_seconds": 3600}
+        assert asked(fake_spark) == ("maintain.py", "retract", request)
         assert returned["snapshot"] == 4
         assert "text" not in returned
 
@@ -66,7 +69,7 @@ class TestRetract:
         operator = retract(state=f"{tmp_path}/{{{{ table }}}}", load_id="{{ params.load }}")
         operator.render_template_fields({"table": "tax", "params": {"load": "a day"}})
         operator.execute({"ti": ti})
-        assert asked(fake_spark)[2] == {"state": f"{tmp_path}/tax", "load_id": "a day"}
+        assert asked(fake_spark)[2] == {"state": f"{tmp_path}/tax", "load_id": "a day", "max_wait_seconds": 3600}
 
     def test_a_load_that_is_not_there_is_the_jobs_error(self, retract, fake_spark, ti):
         error = {"type": "RequestError", "message": "There is no load 'x'.", "hint": "Did you mean 'y'?"}
@@ -104,7 +107,8 @@ class TestMaintain:
     def test_asks_for_what_the_action_needs(self, maintain, fake_spark, ti, result, state, arguments, details):
         fake_spark.answers({**result, "sound": True})
         maintain(**arguments).execute({"ti": ti})
-        assert asked(fake_spark) == ("maintain.py", arguments["action"], {"state": str(state), **details})
+        request = {"state": str(state), "max_wait_seconds": 3600, **details}
+        assert asked(fake_spark) == ("maintain.py", arguments["action"], request)
 
     def test_an_unsound_state_fails_the_task_without_retry(self, maintain, fake_spark, ti, result, capfd):
         from airflow.sdk.exceptions import AirflowFailException
@@ -161,6 +165,22 @@ class TestMaintain:
     def test_the_table_is_checked_when_the_dag_is_parsed(self, maintain):
         with pytest.raises(RequestError, match=r"Unknown key 'pth' in table.*Did you mean 'path'"):
             maintain(action="verify", table={"pth": "/lake"})
+
+
+@pytest.mark.parametrize("action", [*ACTIONS, "retract"])
+def test_how_long_to_wait_is_told_to_every_action_which_takes_it(maintain, retract, fake_spark, ti, result, action):
+    fake_spark.answers({**result, "sound": True})
+    build = retract if action == "retract" else partial(maintain, action=action)
+    build(max_wait_seconds=0.5).execute({"ti": ti})
+    _, told, request = asked(fake_spark)
+    assert Maintenance.from_mapping(told, request).max_wait_seconds == 0.5
+
+
+@pytest.mark.parametrize("value", [-1, "3600", True, None, float("nan"), float("inf")])
+def test_a_wait_that_is_no_number_of_seconds_is_an_import_error(maintain, retract, value):
+    for build in (maintain, retract):
+        with pytest.raises(RequestError, match="'max_wait_seconds' must be a number of at least 0"):
+            build(max_wait_seconds=value)
 
 
 def test_results_of_other_tasks_may_stand_for_arguments():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, cast, get_args
 
-from dc_engine.constraints import sugar
+from dc_engine.constraints import building, sugar
 from dc_engine.constraints.contradiction import check_bodies
 from dc_engine.constraints.model import (
     Body,
@@ -194,7 +194,7 @@ def _rule(section: Section) -> str:
 def _bodies_by_suffix(rule: str, value: Any, within: list[str]) -> list[tuple[str, tuple[Body, ...]]]:
     """The rule's bodies, for each constraint that it stands for, with what is added to its name."""
     if rule == "unique":
-        return [("", sugar.unique(value))]
+        return [("", building.unique(value))]
     if rule == "deny":
         return [("", (normalise(parse_body(value)),))]
     if rule == "formula":
@@ -223,7 +223,7 @@ def _kind(section: Section, rule: str, bodies: tuple[Body, ...]) -> Kind:
             raise section.error("'kind' goes with 'formula' only.", key="kind", hint="Leave it out.")
         return cast(Kind, rule)
     kind = cast(Kind, section.choice("kind", get_args(Kind), "deny"))
-    if not sugar.fits(kind, bodies):
+    if not building.fits(kind, bodies):
         raise section.error(f"its formula is not that of kind '{kind}'.", key="kind", hint="Leave 'kind' out.")
     return kind
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from dc_engine.constraints.sugar import check_distinct, parse_columns
+from dc_engine.constraints.building import check_distinct
+from dc_engine.constraints.sugar import parse_columns
 from dc_engine.constraints.tokens import check_unicode, unquote
 from dc_engine.errors import ConstraintError, clipped, did_you_mean
 

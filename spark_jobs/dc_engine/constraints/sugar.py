@@ -1,4 +1,4 @@
-"""Short forms of common constraints, written out as bodies: ``unique``, ``fd``, ``order`` and ``pod``.
+"""Short forms of common constraints, read from text: ``unique``, ``fd``, ``order`` and ``pod``.
 
 An ``fd`` or ``pod`` with several columns on the right stands for one constraint for each, so these give
 the bodies by right column.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dc_engine.constraints.model import Body, Column, Kind, Op, Predicate
-from dc_engine.constraints.normalise import normalise
+from dc_engine.constraints import building
+from dc_engine.constraints.building import Bodies, check_distinct
+from dc_engine.constraints.model import Op
 from dc_engine.constraints.printer import print_name
 from dc_engine.constraints.tokens import LIST, OPERATORS, Token, syntax_error, tokenize, unquote
 from dc_engine.errors import ConstraintError
-
-Bodies = tuple[Body, ...]
-_MAX_COLUMNS = 1_000
 
 
 def parse_columns(text: str) -> list[str]:
@@ -27,11 +25,6 @@ def parse_columns(text: str) -> list[str]:
     return names
 
 
-def unique(columns: Sequence[str]) -> Bodies:
-    """No two rows agree on all these columns."""
-    return (tuple(_between(name, Op.EQ) for name in columns),)
-
-
 def fd(text: str) -> dict[str, Bodies]:
     """``a, b -> c, d``: rows that agree on the left agree on the right."""
     reader = _ListReader(text)
@@ -41,13 +34,11 @@ def fd(text: str) -> dict[str, Bodies]:
     reader.expect_end()
     check_distinct(left)
     check_distinct(right)
-    _check_apart(right, left, "stands on both sides: the fd says nothing about it")
-    agree = unique(left)[0]
-    return {name: ((*agree, _between(name, Op.NE)),) for name in right}
+    return {name: building.fd(left, name) for name in right}
 
 
 def order(text: str, within: Sequence[str] = ()) -> Bodies:
-    """``x -> y``: sorted by x, y is sorted too; no split (x equal, y not) and no swap (x less, y greater)."""
+    """``x -> y``: sorted by x, y is sorted too."""
     reader = _ListReader(text)
     left = reader.names()
     reader.expect_arrow()
@@ -58,13 +49,7 @@ def order(text: str, within: Sequence[str] = ()) -> Bodies:
             "an order has one column on each side.",
             hint="Columns to hold fixed go under 'within'; several columns that rise together are a 'pod'.",
         )
-    (x,), (y,) = left, right
-    _check_apart([y], [x], "stands on both sides: every column is in its own order")
-    _check_apart(within, [x, y], "stands in 'within' and in the order")
-    same = unique(within)[0]
-    split = (*same, _between(x, Op.EQ), _between(y, Op.NE))
-    swap = (*same, _between(x, Op.LT), _between(y, Op.GT))
-    return split, swap
+    return building.order(left[0], right[0], within)
 
 
 def pod(text: str, within: Sequence[str] = ()) -> dict[str, Bodies]:
@@ -74,61 +59,8 @@ def pod(text: str, within: Sequence[str] = ()) -> dict[str, Bodies]:
     reader.expect_arrow()
     right = reader.marked_names()
     reader.expect_end()
-    _check_number([name for name, _ in left])
     check_distinct([name for name, _ in right])
-    _check_apart(within, [name for name, _ in left + right], "stands in 'within' and in the pod")
-    same = unique(within)[0] + tuple(_between(name, op) for name, op in left)
-    return {name: (normalise((*same, _between(name, op.negated))),) for name, op in right}
-
-
-def fits(kind: Kind, bodies: Bodies) -> bool:
-    """Whether bodies look like those of this kind (a ``deny`` may look like anything)."""
-    if kind == "deny":
-        return True
-    if not all(_is_between(predicate) for body in bodies for predicate in body):
-        return False
-    ops = [sorted(one.op.value for one in body if one.op is not Op.EQ) for body in bodies]
-    if kind == "unique":
-        return ops == [[]]
-    if kind == "fd":
-        return ops == [["!="]]
-    if kind == "order":
-        return ops == [["!="], ["<", ">"]]
-    return len(bodies) == 1
-
-
-def check_distinct(names: Sequence[str]) -> None:
-    """Refuse a column that is named twice, and more columns than a rule can have."""
-    _check_number(names)
-    seen: set[str] = set()
-    for name in names:
-        if name.lower() in seen:
-            raise ConstraintError(f"column {print_name(name)} is named twice.", hint="Name it once.")
-        seen.add(name.lower())
-
-
-def _check_number(names: Sequence[str]) -> None:
-    if len(names) > _MAX_COLUMNS:
-        raise ConstraintError(
-            f"{len(names):,} columns are named in one place; {_MAX_COLUMNS:,} are allowed.",
-            hint="Write several constraints.",
-        )
-
-
-def _check_apart(names: Sequence[str], others: Sequence[str], problem: str) -> None:
-    known = {name.lower() for name in others}
-    for name in names:
-        if name.lower() in known:
-            raise ConstraintError(f"column {print_name(name)} {problem}.", hint="Leave it out on one side.")
-
-
-def _between(name: str, op: Op) -> Predicate:
-    return Predicate(Column("t", name), op, Column("s", name))
-
-
-def _is_between(predicate: Predicate) -> bool:
-    left, right = predicate.left, predicate.right
-    return isinstance(right, Column) and (left.row, right.row) == ("t", "s") and left.key[1] == right.key[1]
+    return {one[0]: building.pod(left, one, within) for one in right}
 
 
 class _ListReader:

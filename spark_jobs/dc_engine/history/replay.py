@@ -7,29 +7,26 @@ can have changed.
 
 from __future__ import annotations
 
-import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
-from dc_engine.detection.hashing import key_hashes
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.report import json_rows
-from dc_engine.detection.resolve import CAUSE, LOAD, MOST_NAMED, VERSION, identity_codes, remaining, write_deletes
-from dc_engine.detection.rows import LOAD_BITS, ROW_ID, load_of, read_rows, row_ids, take_rows
-from dc_engine.detection.runs import ROW_IDS, find_entries
+from dc_engine.detection.resolve import CAUSE, LOAD, MOST_NAMED, write_deletes
+from dc_engine.detection.rows import ROW_ID, load_of, row_ids, take_rows
 from dc_engine.detection.work import Undone
 from dc_engine.errors import ChangesError, StateError
+from dc_engine.history.apart import own_files, rows_among_others, scratch_file
 from dc_engine.history.change import Attempt, Change
+from dc_engine.history.scene import Scene, SceneReader, values
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import MASKED
@@ -43,11 +40,6 @@ def needs_replay(load: Load, later: Sequence[Load], attempt: Attempt | None) -> 
         return False
     replaces = "replace" in {attempt.duplicate_keys, *(one.duplicate_keys for one in later)}
     return replaces or attempt.staged.deleted > 0
-
-
-def own_files(snapshot: Snapshot, load: Load) -> list[DataFile]:
-    """The files of rows that are of one load alone."""
-    return [file for file in snapshot.files_of(FileKind.ROWS) if file.load == load.number]
 
 
 def rewrite(
@@ -66,8 +58,10 @@ def rewrite(
             hint="Mend the table and rebuild the state from it, or give the changes a load_id of their own.",
         )
     later = snapshot.loads(storage).since(load.place + 1)
-    if needs_replay(load, later, attempt):
+    replay = needs_replay(load, later, attempt)
+    if replay or attempt:
         _check_keys(plan, load, later)
+    if replay:
         return _Replay(storage, snapshot, plan, load, later, attempt, {name.lower() for name in mask}).run()
     apart = own_files(snapshot, load)
     shared = rows_among_others(storage, snapshot, load, plan.stored)
@@ -80,37 +74,16 @@ def rewrite(
     return Change(inserts, undone=undone, rows=_rows(inserts) - _rows(own), turned=ids, scratch=scratch)
 
 
-def rows_among_others(storage: Storage, snapshot: Snapshot, load: Load, columns: Sequence[str]) -> pa.Table:
-    """The rows of a load in files that have rows of others too."""
-    low, high = load.number << LOAD_BITS, (load.number + 1) << LOAD_BITS
-    parts = [pa.table({ROW_ID: pa.array([], pa.int64())})]
-    for file in snapshot.files_of(FileKind.ROWS):
-        if file.bounds and file.bounds[0] < high and file.bounds[1] >= low:
-            reader = Reader(storage, file)
-            groups = np.flatnonzero((reader.bounds[:, 0] < high) & (reader.bounds[:, 1] >= low))
-            rows = reader.read(groups, [ROW_ID, *columns])
-            ids = whole(rows.column(ROW_ID)).to_numpy()
-            parts.append(rows.filter(pa.array((ids >= low) & (ids < high))))
-    return pa.concat_tables([one for one in parts if one.num_rows] or parts[:1])
-
-
-def scratch_file(storage: Storage, rows: pa.Table) -> DataFile:
-    """Rows in a file that only the workers need."""
-    ordered = rows.select([ROW_ID, *(name for name in rows.column_names if name != ROW_ID)])
-    path, data = f"{FileKind.DELETES.folder}/scratch-{uuid.uuid4().hex}.parquet", parquet_bytes(ordered)
-    return store_parquet(storage, path, data, kind=FileKind.DELETES, load=0, rows=rows.num_rows)
-
-
 def _check_keys(plan: Plan, load: Load, later: Iterable[Load]) -> None:
-    """Refuse to play deletes again by another key than the one by which they found their rows."""
+    """Refuse to play loads again by another key than theirs: by it deletes found rows, and inserts met none."""
     key = {name.lower() for name in plan.key}
     for one in later:
-        found_by = one.recorded or one.duplicate_keys == "replace"
-        if found_by and not one.discarded and set(one.key) != key:
-            before, now = (", ".join(names) or "the whole row" for names in (one.key, plan.key))
+        depends = one.recorded or one.duplicate_keys == "replace" or (one.key and one.inserted)
+        if depends and not one.discarded and set(one.key) != key:
+            before, now = (", ".join(names) or "none: the whole row" for names in (one.key, plan.key))
             raise StateError(
-                f"Load '{load.load_id}' cannot be taken out or replaced: load '{one.load_id}' after it deleted rows by "
-                f"another key ({before}) than today's ({now}), and its deletes cannot be played again by this one.",
+                f"Load '{load.load_id}' cannot be taken out or replaced: load '{one.load_id}' after it was applied "
+                f"with another key ({before}) than today's ({now}), and cannot be played again by this one.",
                 hint=f"Take out the loads after it first, the newest of them first, back to '{one.load_id}'; or mend "
                 "the table and rebuild the state from it.",
             )
@@ -137,56 +110,6 @@ class _Outcome:
     line: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Coded:
-    """Rows or lines with a code for each: equal exactly when they have the same identity."""
-
-    table: pa.Table
-    codes: np.ndarray
-
-    @property
-    def ids(self) -> list[int | None]:
-        return _list(self.table, ROW_ID)
-
-
-@dataclass(frozen=True)
-class _Scene:
-    """All that a replay looks at."""
-
-    own: _Coded
-    """The rows that the load inserted."""
-    new: _Coded
-    """Those of the attempt."""
-    alive: _Coded
-    """The rows in the state that have one of the identities."""
-    lines: _Coded
-    """All deletes from the load on, and those of the attempt."""
-    given: np.ndarray
-    """Which of these are of the load, or of the attempt."""
-
-    @cached_property
-    def concerned(self) -> set[int]:
-        """The identities that the load or the attempt touches."""
-        touched = (self.own.codes, self.new.codes, self.lines.codes[self.given])
-        return set(np.concatenate(touched).tolist())
-
-    @cached_property
-    def rows(self) -> dict[int, set[int]]:
-        """The ids of all rows of each identity that is concerned, alive or not."""
-        found: dict[int, set[int]] = defaultdict(set)
-        for part in (self.own, self.new, self.alive, self.lines):
-            for code, row in zip(part.codes.tolist(), part.ids, strict=True):
-                if code in self.concerned and row is not None:
-                    found[code].add(row)
-        return found
-
-    @cached_property
-    def now(self) -> set[int]:
-        """The rows of these identities that are alive so far."""
-        pairs = zip(self.alive.codes.tolist(), self.alive.ids, strict=True)
-        return {row for code, row in pairs if code in self.concerned and row is not None}
-
-
 @dataclass(slots=True)
 class _Replay:
     """The load and all later ones, played through for the identities that it touches."""
@@ -200,7 +123,8 @@ class _Replay:
     mask: set[str]
 
     def run(self) -> Change:
-        scene = self._scene()
+        reader = SceneReader(self.storage, self.snapshot, self.plan, self.load, self.later, self.attempt)
+        scene = reader.read()
         lines = scene.lines.table
         outcomes, present = self._play(scene)
         result = Change()
@@ -225,111 +149,17 @@ class _Replay:
         result.undone = Undone(back, away)
         return result
 
-    def _turned(self, scene: _Scene, present: set[int]) -> np.ndarray:
+    def _turned(self, scene: Scene, present: set[int]) -> np.ndarray:
         """The rows in files that stay which were alive and are dead now, or the other way round."""
         dropped = set(row_ids(self.storage, own_files(self.snapshot, self.load)).tolist())
         staged = {row for row in scene.new.ids if row is not None}  # alive unless a later load deletes it
         return np.array(sorted((scene.now | staged) - dropped ^ present), np.int64)
 
-    def _scene(self) -> _Scene:
-        own, new, lines = self._own_rows(), self._new_rows(), self._lines()
-        given = np.isin(whole(lines.column(LOAD)).to_numpy(), [self.load.number, *self._attempt_numbers])
-        alive = self._alive([own, new, lines.filter(pa.array(given))])
-        index, tables = self.plan.identity, (own, new, alive, lines)
-        identities = [[whole(table.column(name)) for name in index.key] for table in tables]
-        codes = identity_codes(identities, index.families)
-        coded = [_Coded(*pair) for pair in zip(tables, codes, strict=True)]
-        return _Scene(coded[0], coded[1], coded[2], coded[3], given)
-
     @property
     def _attempt_numbers(self) -> list[int]:
         return [self.attempt.number] if self.attempt else []
 
-    def _own_rows(self) -> pa.Table:
-        """The identities and ids of the rows that the load inserted."""
-        names = self.plan.identity.key
-        apart = read_rows(self.storage, own_files(self.snapshot, self.load), names)
-        shared = rows_among_others(self.storage, self.snapshot, self.load, names)
-        return self._table([*apart, *([shared] if shared.num_rows else [])])
-
-    def _new_rows(self) -> pa.Table:
-        files = self.attempt.staged.inserts if self.attempt else []
-        return self._table(read_rows(self.storage, files, self.plan.identity.key))
-
-    def _table(self, parts: Iterable[pa.Table]) -> pa.Table:
-        """Identities and ids as one table, also when there are none."""
-        columns = [*self.plan.identity.key, ROW_ID]
-        tables = [part.select(columns) for part in parts]
-        return pa.concat_tables(tables) if tables else self._empty(columns)
-
-    def _empty(self, columns: Sequence[str]) -> pa.Table:
-        """No rows, with the types that the columns have in the state; a column that no file has is all NULL."""
-        types = {ROW_ID: pa.int64(), CAUSE: pa.string(), LOAD: pa.int64()}
-        files = [*self.snapshot.files_of(FileKind.ROWS), *self.snapshot.files_of(FileKind.DELETES)]
-        staged = [*self.attempt.staged.inserts, *self.attempt.staged.deletes] if self.attempt else []
-        for file in (*files, *staged):
-            if set(columns) <= set(types):
-                break
-            types = {one.name: one.type for one in Reader(self.storage, file).schema} | types
-        return pa.table({name: pa.array([], types.get(name, pa.null())) for name in columns})
-
-    def _lines(self) -> pa.Table:
-        """All deletes from the load on, and those of the attempt."""
-        columns = [LOAD, ROW_ID, CAUSE, *self.plan.stored]
-        versions = {one.number: one.records for one in (self.load, *self.later) if one.recorded}
-        tables = [self._empty(columns)]
-        for file in self.snapshot.files_of(FileKind.DELETES):
-            if file.bounds and any(file.bounds[0] <= number <= file.bounds[1] for number in versions):
-                tables.append(self._written_lines(file, versions, columns))
-        for file in self.attempt.staged.deletes if self.attempt else []:
-            reader = Reader(self.storage, file)
-            rows = reader.read(range(len(reader.group_starts) - 1), self.plan.stored)
-            facts = {
-                LOAD: pa.array(np.full(rows.num_rows, self._attempt_numbers[0])),
-                ROW_ID: pa.nulls(rows.num_rows, pa.int64()),
-                CAUSE: pa.array(["delete"] * rows.num_rows, pa.string()),
-            }
-            tables.append(pa.table(facts | {name: rows.column(name) for name in self.plan.stored}))
-        return pa.concat_tables(tables)
-
-    def _written_lines(self, file: DataFile, versions: Mapping[int, int], columns: Sequence[str]) -> pa.Table:
-        """The lines of a file that are of these loads, and still count."""
-        reader = Reader(self.storage, file)
-        groups = range(len(reader.group_starts) - 1)
-        marks = reader.read(groups, [LOAD, VERSION])
-        numbers, written = (whole(marks.column(name)).to_numpy() for name in (LOAD, VERSION))
-        counts = np.array([versions.get(number) == version for number, version in zip(numbers, written, strict=True)])
-        if not counts.any():
-            return self._empty(columns)
-        unknown = set(columns) - set(reader.schema.names)
-        if unknown:
-            culprit = next(one for one in (self.load, *self.later) if one.number in set(numbers[counts].tolist()))
-            raise StateError(
-                f"Load '{self.load.load_id}' cannot be taken out or replaced: load '{culprit.load_id}' deleted rows of "
-                f"which column {', '.join(map(repr, sorted(unknown)))} is not known.",
-                hint="Mend the table and rebuild the state from it.",
-            )
-        return reader.read(groups, columns).filter(pa.array(counts)).select(columns)
-
-    def _alive(self, touched: Sequence[pa.Table]) -> pa.Table:
-        """The rows in the state that have one of the identities."""
-        index = self.plan.identity
-        hashes = [
-            key_hashes([whole(table.column(name)) for name in index.hashed], index.families, table.num_rows)
-            for table in touched
-        ]
-        files = self.snapshot.files_of(FileKind.INDEX, index.id)
-        wanted = np.unique(np.concatenate(hashes))
-        entries = find_entries(self.storage, files, [*index.key, ROW_IDS], wanted=wanted).entries
-        if not entries.num_columns:
-            return self._empty([*index.key, ROW_ID])
-        (codes,) = identity_codes([[whole(entries.column(name)) for name in index.key]], index.families)
-        owner, ids = remaining(codes, entries)
-        distinct, first = np.unique(codes, return_index=True)
-        chosen = first[np.searchsorted(distinct, owner)]
-        return entries.select(index.key).take(pa.array(chosen)).append_column(ROW_ID, pa.array(ids))
-
-    def _play(self, scene: _Scene) -> tuple[list[_Outcome], set[int]]:
+    def _play(self, scene: Scene) -> tuple[list[_Outcome], set[int]]:
         """Play all loads through; the deletes as they are now, and the rows that are there at the end."""
         loads: dict[int, Load | Attempt] = {one.number: one for one in self.later}
         order = {number: turn for turn, number in enumerate([*self._attempt_numbers, *loads])}
@@ -337,7 +167,7 @@ class _Replay:
             loads[self.attempt.number] = self.attempt
         deeds: dict[int, dict[int, _Deeds]] = {code: defaultdict(_Deeds) for code in scene.concerned}
         lines = scene.lines.table
-        facts = zip(scene.lines.codes.tolist(), _list(lines, LOAD), _list(lines, CAUSE), strict=True)
+        facts = zip(scene.lines.codes.tolist(), values(lines, LOAD), values(lines, CAUSE), strict=True)
         for line, (code, number, cause) in enumerate(facts):
             if code in scene.concerned and cause == "delete" and number != self.load.number:
                 deeds[code][number].deletes.append(line)
@@ -411,7 +241,7 @@ class _Replay:
         files = [*self.snapshot.files_of(FileKind.ROWS), *(self.attempt.staged.inserts if self.attempt else [])]
         return take_rows(self.storage, files, np.array(ids, np.int64), self.plan.stored)
 
-    def _write_lines(self, result: Change, outcomes: Sequence[_Outcome], scene: _Scene) -> None:
+    def _write_lines(self, result: Change, outcomes: Sequence[_Outcome], scene: Scene) -> None:
         """Write down the deletes of the attempt, and of every load whose deletes are others than before."""
         lines, numbers = scene.lines.table, whole(scene.lines.table.column(LOAD)).to_numpy()
         touched = np.isin(scene.lines.codes, list(scene.concerned))
@@ -420,7 +250,7 @@ class _Replay:
             scene.lines.codes.tolist(),
             numbers.tolist(),
             scene.lines.ids,
-            _list(lines, CAUSE),
+            values(lines, CAUSE),
             touched.tolist(),
             strict=True,
         )
@@ -455,7 +285,7 @@ class _Replay:
         causes = {one.row: one.cause for one in outcomes if one.row is not None}
         if causes:
             rows = self._rows(sorted(causes))
-            why = pa.array([causes[row] for row in _list(rows, ROW_ID)], pa.string())
+            why = pa.array([causes[row] for row in values(rows, ROW_ID)], pa.string())
             tables.append(rows.append_column(CAUSE, why).select(columns))
         return pa.concat_tables(tables)
 
@@ -470,7 +300,3 @@ class _Replay:
 
 def _rows(files: Sequence[DataFile]) -> int:
     return sum(file.rows for file in files)
-
-
-def _list(table: pa.Table, column: str) -> list[Any]:
-    return table.column(column).to_pylist()

@@ -1,0 +1,96 @@
+"""Constraints built from columns, without any text: ``unique``, ``fd``, ``order`` and ``pod`` written out as bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dc_engine.constraints.model import Body, Column, Kind, Op, Predicate
+from dc_engine.constraints.normalise import normalise
+from dc_engine.constraints.printer import print_name
+from dc_engine.errors import ConstraintError
+
+Bodies = tuple[Body, ...]
+_MAX_COLUMNS = 1_000
+
+
+def unique(columns: Sequence[str]) -> Bodies:
+    """No two rows agree on all these columns."""
+    return (tuple(_between(name, Op.EQ) for name in columns),)
+
+
+def fd(left: Sequence[str], right: str) -> Bodies:
+    """Rows that agree on the left agree on the right."""
+    check_distinct(left)
+    _check_apart([right], left, "stands on both sides: the fd says nothing about it")
+    return ((*unique(left)[0], _between(right, Op.NE)),)
+
+
+def order(x: str, y: str, within: Sequence[str] = ()) -> Bodies:
+    """Sorted by x, y is sorted too; no split (x equal, y not) and no swap (x less, y greater)."""
+    _check_apart([y], [x], "stands on both sides: every column is in its own order")
+    _check_apart(within, [x, y], "stands in 'within' and in the order")
+    same = unique(within)[0]
+    split = (*same, _between(x, Op.EQ), _between(y, Op.NE))
+    swap = (*same, _between(x, Op.LT), _between(y, Op.GT))
+    return split, swap
+
+
+def pod(left: Sequence[tuple[str, Op]], right: tuple[str, Op], within: Sequence[str] = ()) -> Bodies:
+    """When the left side holds between two rows, so does the right."""
+    _check_number([name for name, _ in left])
+    _check_apart(within, [name for name, _ in (*left, right)], "stands in 'within' and in the pod")
+    same = unique(within)[0] + tuple(_between(name, op) for name, op in left)
+    name, op = right
+    return (normalise((*same, _between(name, op.negated))),)
+
+
+def fits(kind: Kind, bodies: Bodies) -> bool:
+    """Whether bodies look like those of this kind (a ``deny`` may look like anything)."""
+    if kind == "deny":
+        return True
+    if not all(_is_between(predicate) for body in bodies for predicate in body):
+        return False
+    ops = [sorted(one.op.value for one in body if one.op is not Op.EQ) for body in bodies]
+    if kind == "unique":
+        return ops == [[]]
+    if kind == "fd":
+        return ops == [["!="]]
+    if kind == "order":
+        return ops == [["!="], ["<", ">"]]
+    if kind == "pod":
+        return len(bodies) == 1
+    raise AssertionError(f"there is no kind of rule {kind!r}")
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuse a column that is named twice, and more columns than a rule can have."""
+    _check_number(names)
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise ConstraintError(f"column {print_name(name)} is named twice.", hint="Name it once.")
+        seen.add(name.lower())
+
+
+def _check_number(names: Sequence[str]) -> None:
+    if len(names) > _MAX_COLUMNS:
+        raise ConstraintError(
+            f"{len(names):,} columns are named in one place; {_MAX_COLUMNS:,} are allowed.",
+            hint="Write several constraints.",
+        )
+
+
+def _check_apart(names: Sequence[str], others: Sequence[str], problem: str) -> None:
+    known = {name.lower() for name in others}
+    for name in names:
+        if name.lower() in known:
+            raise ConstraintError(f"column {print_name(name)} {problem}.", hint="Leave it out on one side.")
+
+
+def _between(name: str, op: Op) -> Predicate:
+    return Predicate(Column("t", name), op, Column("s", name))
+
+
+def _is_between(predicate: Predicate) -> bool:
+    left, right = predicate.left, predicate.right
+    return isinstance(right, Column) and (left.row, right.row) == ("t", "s") and left.key[1] == right.key[1]
