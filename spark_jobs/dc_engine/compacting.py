@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dc_engine.changing import index_files
-from dc_engine.detection.compact import LinesMerge, Merge, RowsMerge, depth, merges_of, small_files, small_runs
+from dc_engine.detection.compact import (
+    LinesMerge,
+    Merge,
+    RowsMerge,
+    depth,
+    in_groups,
+    is_small,
+    merges_of,
+    small_files,
+    small_runs,
+)
 from dc_engine.detection.dead import read_dead, write_dead
 from dc_engine.detection.plan import Plan
 from dc_engine.engines.base import Engine
@@ -28,15 +38,17 @@ def compacted(
     merges: list[Merge] = []
     for index_id, files in index_files(snapshot, plan).items():
         apart = _settled(snapshot, files)
-        mine = (apart if depth(apart) > 1 else []) if everything else small_runs(apart)
+        many = depth(apart) > 1 or sum(map(is_small, apart)) > 1
+        mine = (apart if many else []) if everything else small_runs(apart)
         chosen += mine
         merges += merges_of(plan, plan.indexes[index_id], mine)
     for kind, merge in ((FileKind.ROWS, RowsMerge), (FileKind.DELETES, LinesMerge)):
         settled = _settled(snapshot, snapshot.files_of(kind))
         for owner in sorted({file.owner for file in settled}):  # only files of the same columns
             mine = small_files([file for file in settled if file.owner == owner], everything=everything)
-            chosen += mine
-            merges += [merge(tuple(mine))] if mine else []
+            for group in in_groups(mine):
+                chosen += group
+                merges.append(merge(group))
     merged = compact(engine, storage, merges)
     drafts += merged
     dead = small_files(_settled(snapshot, snapshot.files_of(FileKind.DEAD)), everything=everything)

@@ -10,11 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dc_engine.errors import ConflictError, StateError
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
-from dc_engine.state.snapshots import Snapshot, commit, read_current, snapshot_numbers, snapshot_path
+from dc_engine.state.snapshots import (
+    NEWEST,
+    Snapshot,
+    commit,
+    newest_number,
+    read_current,
+    snapshot_numbers,
+    snapshot_path,
+)
 from dc_engine.state.storage import Storage
 
 
@@ -145,3 +155,21 @@ class TestDamage:
 def test_a_storage_reaches_workers_without_its_open_filesystem(storage: Storage) -> None:
     storage.names("")
     assert pickle.loads(pickle.dumps(storage)).uri == storage.uri
+
+
+class TestNewest:
+    """The newest snapshot is found, whatever the hint says."""
+
+    @given(
+        numbers=st.sets(st.integers(1, 40), min_size=1),
+        hint=st.none() | st.integers(0, 45) | st.sampled_from([b"", b"x", b"9" * 30]),
+    )
+    def test_a_hint_that_is_old_wrong_or_gone_misleads_nobody(
+        self, numbers: set[int], hint: int | bytes | None, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        storage = Storage(str(tmp_path_factory.mktemp("newest")))
+        for number in numbers:
+            storage.write(snapshot_path(number), b"")
+        if hint is not None:
+            storage.hint(NEWEST, hint if isinstance(hint, bytes) else str(hint).encode())
+        assert newest_number(storage) == max(numbers)

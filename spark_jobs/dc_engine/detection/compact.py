@@ -25,8 +25,10 @@ from dc_engine.state.storage import Storage
 MOST_RUNS = 16
 """How many runs of an index may hold the same hash before the gate itself merges them."""
 _MERGED_ENTRIES = 524_288
-_LIGHT = 64 * 2**20
+_LIGHT = 16 * 2**20
 """Files of rows that are larger than this are left as they are."""
+_HEAVY = 64 * 2**20
+"""So many bytes of files become one."""
 
 
 class Merge(Protocol):
@@ -97,9 +99,12 @@ def depth(files: Sequence[DataFile]) -> int:
 
 
 def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
-    """The runs worth merging, if there are too many: the smallest, up to one larger than all of them together."""
+    """The runs worth merging, if there are too many: the smallest, up to one larger than all of them together.
+
+    Too many may hold the same hash, or there are too many small ones, whatever they hold.
+    """
     chosen: list[DataFile] = []
-    if depth(files) <= MOST_RUNS:
+    if depth(files) <= MOST_RUNS and sum(is_small(file) for file in files) <= 2 * MOST_RUNS:
         return chosen
     size = 0
     for file in sorted(files, key=lambda one: one.size):  # few entries may have the ids of many rows
@@ -108,6 +113,11 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
         chosen.append(file)
         size += file.size
     return chosen if len(chosen) > 1 else []
+
+
+def is_small(file: DataFile) -> bool:
+    """Whether a run is far from the size at which runs are cut."""
+    return file.rows < _MERGED_ENTRIES // 8 and file.size < _MERGED_BYTES // 8
 
 
 def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[DataFile]:
@@ -121,6 +131,16 @@ def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[
             break
         chosen.append(file)
     return chosen
+
+
+def in_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
+    """Files to be merged, in groups of which each makes one file of bounded size; a file alone is left as it is."""
+    groups: list[list[DataFile]] = []
+    for file in files:
+        if not groups or sum(one.size for one in groups[-1]) + file.size > _HEAVY:
+            groups.append([])
+        groups[-1].append(file)
+    return [tuple(group) for group in groups if len(group) > 1]
 
 
 def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[RunsMerge]:

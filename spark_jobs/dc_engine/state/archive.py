@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ from dc_engine.state.loads import Load, id_hash, load_from
 from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
-_HASH, _PLACE, _GONE, _RECORD = "id_hash", "place", "gone", "record"
-_COLUMNS = (_HASH, "load_id", _PLACE, _GONE, _RECORD)
+_HASH, _PLACE, _NUMBER, _GONE, _RECORD = "id_hash", "place", "number", "gone", "record"
+_COLUMNS = (_HASH, "load_id", _PLACE, _NUMBER, _GONE, _RECORD)
 _ROW_GROUP = 256
 """So few records are read to find one."""
 
@@ -33,6 +33,14 @@ def read_records(storage: Storage, file: DataFile, wanted: int | None = None) ->
         table = table.filter(pa.array(table.column(_HASH).to_numpy() == wanted))
     records = [load_from(json.loads(text)) for text in table.column(_RECORD).to_pylist()]
     return sorted(records, key=lambda one: one.place)
+
+
+def read_ids(storage: Storage, file: DataFile, numbers: Collection[int]) -> dict[int, str]:
+    """The ids of the loads of some numbers that have a record in a file."""
+    reader = Reader(storage, file)
+    table = reader.read(range(len(reader.group_starts) - 1), [_NUMBER, "load_id"])
+    mine = table.filter(pa.array(np.isin(table.column(_NUMBER).to_numpy(), list(numbers))))
+    return dict(zip(mine.column(_NUMBER).to_pylist(), mine.column("load_id").to_pylist(), strict=True))
 
 
 def archived(storage: Storage, files: Sequence[DataFile], records: Sequence[Load]) -> list[DataFile]:
@@ -58,6 +66,7 @@ def _table(records: Sequence[Load]) -> pa.Table:
         _HASH: pa.array([id_hash(one.load_id) for one in records], pa.int64()),
         "load_id": pa.array([one.load_id for one in records], pa.string()),
         _PLACE: pa.array([one.place for one in records], pa.int64()),
+        _NUMBER: pa.array([one.number for one in records], pa.int64()),
         _GONE: pa.array([one.gone for one in records], pa.bool_()),
         _RECORD: pa.array([json.dumps(one.to_dict(), ensure_ascii=False) for one in records], pa.string()),
     }
@@ -69,7 +78,7 @@ def _written(storage: Storage, table: pa.Table) -> DataFile:
     return store_parquet(
         storage,
         f"{FileKind.LOADS.folder}/{uuid.uuid4().hex}.parquet",
-        parquet_bytes(table, row_group=_ROW_GROUP, delta=[_HASH, _PLACE]),
+        parquet_bytes(table, row_group=_ROW_GROUP, delta=[_HASH, _PLACE, _NUMBER]),
         kind=FileKind.LOADS,
         load=0,
         rows=table.num_rows,

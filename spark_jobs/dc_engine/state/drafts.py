@@ -67,7 +67,12 @@ class Drafts(list[DataFile]):
         kept = 0
         while kept < _KEPT and sum(sizes[-kept - 1 :]) <= MOST_BYTES // 2:
             kept += 1
-        old, new = recent[: len(recent) - kept], recent[len(recent) - kept :]
+        last = len(recent) - kept
+        # the load that this snapshot brings stays in it, by which it can be recognised
+        new = [one for place, one in enumerate(recent) if place >= last or one.number == snapshot.number]
+        old = [one for one in recent if one not in new]
+        if not old:
+            return snapshot
         files = archived(storage, snapshot.files_of(FileKind.LOADS), old)
         self += [one for one in files if one not in snapshot.files]
         others = [one for one in snapshot.files if one.kind is not FileKind.LOADS]

@@ -102,11 +102,13 @@ class Loads:
     def ids_of(self, numbers: Iterable[int]) -> dict[int, str]:
         """The ids of the loads of some numbers, those that were replaced or taken out since included."""
         wanted = set(numbers)
-        found: dict[int, str] = {}
-        for records in self._sources(self._records):
-            if not wanted - set(found):
+        found = {one.number: one.load_id for one in self.recent if one.number in wanted}
+        for file in reversed(self.files):
+            if wanted <= found.keys():
                 break
-            found.update({one.number: one.load_id for one in records if one.number in wanted - set(found)})
+            from dc_engine.state.archive import read_ids
+
+            found |= read_ids(self.storage, file, wanted - found.keys())
         return found
 
     def _sources(self, read: Callable[[DataFile], Iterable[Load]]) -> Iterator[Iterable[Load]]:

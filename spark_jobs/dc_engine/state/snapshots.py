@@ -23,6 +23,8 @@ _FOLDER = "snapshots"
 _NAME = re.compile(r"\d{20}\.json")
 NEWEST = f"{_FOLDER}/newest"
 """A hint, for folders of very many snapshots: the number of one, perhaps not the newest any more."""
+_BEYOND = (*range(2, 33), *(2**power for power in range(6, 20)))
+"""How far beyond the last one without a gap to look for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +124,19 @@ def snapshot_path(number: int) -> str:
 
 
 def newest_number(storage: Storage) -> int | None:
-    """The number of the newest snapshot: looked for from the hint on, in the whole folder only without a good one."""
-    number = _hint(storage)
-    if number is None or storage.size(snapshot_path(number)) is None:
-        numbers = snapshot_numbers(storage)
-        return numbers[-1] if numbers else None
-    while storage.size(snapshot_path(number + 1)) is not None:
-        number += 1
-    return number
+    """The number of the newest snapshot: on a disk looked for from the hint on, else in the listing of the folder.
+
+    A hint may be a little old. Where it is not followed by the newest without a gap, somebody took snapshots away, and
+    the folder is listed.
+    """
+    number = _hint(storage) if storage.is_local else None
+    if number is not None and _is_there(storage, number):
+        while _is_there(storage, number + 1):
+            number += 1
+        if not any(_is_there(storage, number + step) for step in _BEYOND):
+            return number
+    numbers = snapshot_numbers(storage)
+    return numbers[-1] if numbers else None
 
 
 def _hint(storage: Storage) -> int | None:
@@ -137,6 +144,10 @@ def _hint(storage: Storage) -> int | None:
         return None
     text = storage.read(NEWEST)
     return int(text) if text.isdigit() and len(text) <= 20 else None
+
+
+def _is_there(storage: Storage, number: int) -> bool:
+    return storage.size(snapshot_path(number)) is not None
 
 
 def read_current(storage: Storage) -> Snapshot | None:
