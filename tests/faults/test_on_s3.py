@@ -16,12 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dc_engine.apply_load import apply_load
+from dc_engine.engines.base import Tasks
 from dc_engine.errors import ConflictError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 from tests.faults.states import RULES, Gate, at_once, changes, feed, history, made_rows, plain
-from tests.inprocess import without_spark
+from tests.inprocess import Session
 from tests.s3 import S3Server, s3_server
 
 SEED = 17
@@ -31,12 +32,6 @@ SEED = 17
 def s3() -> Iterator[S3Server]:
     with s3_server() as server:
         yield server
-
-
-@pytest.fixture
-def _without_spark() -> Iterator[None]:
-    with without_spark():
-        yield
 
 
 @pytest.fixture
@@ -81,7 +76,18 @@ def same(result: Verdict | dict[str, Any], gate: Gate) -> dict[str, Any]:
     }
 
 
-@pytest.mark.usefixtures("_without_spark")
+class Overtaken(Session):
+    """A session that lets another writer commit before its steps begin."""
+
+    def __init__(self, rival: Callable[[], Any]) -> None:
+        super().__init__()
+        self._rival = rival
+
+    def tasks(self, rows: int, size: int) -> Tasks:
+        self._rival()
+        return super().tasks(rows, size)
+
+
 class TestWithoutSpark:
     def test_everything_has_the_outcome_that_it_has_on_a_disk(
         self, s3: S3Server, tmp_path: Path, secretive: Callable[[Storage], None]
@@ -141,16 +147,9 @@ class TestWithoutSpark:
         for load in loads:
             gate.apply(load)
         rival = replace(gate)
-        numbers = iter(range(1, 6))
-
-        def overtake() -> Any:
-            number = next(numbers)
-            rival.apply(changes(f"rival {number}", made_rows(random.Random(number), 10_000 * number, 1), []))
-            return gate.session
-
-        request = {"state": gate.state, "load_id": loads[0].load_id}
-        with pytest.raises(ConflictError, match=r"was not committed: load 'rival 5' was committed") as caught:
-            maintain(overtake, "retract", request, storage_options=s3.options)
+        gate.session = Overtaken(lambda: rival.apply(changes("rival", made_rows(random.Random(1), 10_000, 1), [])))
+        with pytest.raises(ConflictError, match=r"was not committed: load 'rival' was committed") as caught:
+            gate.maintain("retract", load_id=loads[0].load_id, max_wait_seconds=0)
         told(s3, caught.value)
 
     def test_no_error_tells_a_secret(self, s3: S3Server) -> None:
@@ -201,5 +200,4 @@ def test_on_spark_the_verdicts_are_those_of_a_state_on_a_disk(
         assert checked["sound"], checked["problems"]
     assert outcomes[0] == outcomes[1]
     secretive(gates[0].storage)
-    with without_spark():
-        gates[0].check(loads)
+    gates[0].check(loads)

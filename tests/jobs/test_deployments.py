@@ -47,7 +47,7 @@ import json, os, signal, sys
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from dc_engine.apply_load import apply_load
-from dc_engine.detection import spark as engine
+from dc_engine.engines import spark as staging, work as moving
 class Dying:
     def __init__(self, step):
         self.step, self.load = step, getattr(step, "load", None)
@@ -56,12 +56,12 @@ class Dying:
         if TaskContext.get().attemptNumber() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         yield from done
-stage, report = engine.Stage, engine.ReportStep
-engine.Stage = lambda *given: Dying(stage(*given))
-engine.ReportStep = lambda *given: Dying(report(*given))
+stage, report = staging.Stage, moving.ReportStep
+staging.Stage = lambda *given: Dying(stage(*given))
+moving.ReportStep = lambda *given: Dying(report(*given))
 builder = SparkSession.builder.master("local[2,4]").config("spark.log.level", "OFF")
 session = builder.config("spark.ui.enabled", "false").getOrCreate()
-print(json.dumps(apply_load(session, json.load(open(sys.argv[1]))).to_dict()))
+print(json.dumps(apply_load(session, json.load(open(sys.argv[1])) | {"engine": "spark"}).to_dict()))
 """
 """Every task that writes dies at its first try, after it has written everything."""
 

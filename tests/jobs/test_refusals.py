@@ -172,7 +172,7 @@ class TestState:
         assert "is of table 'people', the constraints are of table 'others'" in error.message
 
     def test_a_newer_format_is_refused(self, refused: Refused, tmp_path: Path) -> None:
-        (path,) = (tmp_path / "state" / "snapshots").iterdir()
+        (path,) = (tmp_path / "state" / "snapshots").glob("*.json")
         path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 2}))
         assert "has format 2; this version reads format 1" in refused(StateError).message
 

@@ -10,7 +10,6 @@ import pytest
 
 from dc_engine.apply_load import main
 from dc_engine.errors import RequestError
-from dc_engine.job import OPTIONS_VARIABLE
 from dc_engine.request import Request
 
 
@@ -37,13 +36,11 @@ def test_a_request_that_is_no_json_is_one_error_that_names_it(
 
 
 @pytest.mark.parametrize("options", ["[" * 100_000, "1" * 5_000, "{", "[]"])
-def test_options_of_the_state_that_are_no_json_object_are_an_error(
-    options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(OPTIONS_VARIABLE, options)
-    result = tmp_path / "result.json"
-    assert main(["--request", "-", "--result", str(result)]) == 1
-    assert json.loads(result.read_text())["error"]["message"].endswith(f"{OPTIONS_VARIABLE} is not a JSON object.")
+def test_options_of_the_state_that_are_no_json_object_are_an_error(options: str, tmp_path: Path) -> None:
+    path, result = tmp_path / "options.json", tmp_path / "result.json"
+    path.write_text(options)
+    assert main(["--request", "-", "--state-options", str(path), "--result", str(result)]) == 1
+    assert json.loads(result.read_text())["error"]["message"].endswith("is not a JSON object.")
 
 
 @pytest.mark.parametrize("value", [-1, "60", True, None, float("nan"), float("inf")])

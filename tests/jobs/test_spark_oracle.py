@@ -51,7 +51,8 @@ def _check(spark: SparkSession, case: Case, folder: Path) -> None:
     constraints = to_mapping(case.constraint_set)
     for number, path in enumerate(paths):
         request = {"state": str(folder / "state"), "load_id": f"{number}", "changes": {"path": path}}
-        verdict = apply_load(spark, request | {"constraints": constraints})
+        engine = ("spark", "local")[number % 2]  # what one of them wrote, the other reads
+        verdict = apply_load(spark, request | {"constraints": constraints, "engine": engine})
         seen = reduce(lambda one, other: one.unionByName(other), map(spark.read.parquet, paths[: number + 1]))
         seen.cache()
         for constraint, found in zip(case.constraints, verdict.constraints, strict=True):

@@ -20,6 +20,7 @@ from dc_engine.detection.counting import find_partners
 from dc_engine.detection.frames import Frame, holds, matches_of
 from dc_engine.detection.plan import ConstraintPlan
 from dc_engine.detection.probe import Blocks, Counted, Tally
+from dc_engine.detection.rows import ROW_ID
 from dc_engine.verdict import MASKED
 
 MOST_ROW_IDS = 100
@@ -151,9 +152,8 @@ def _search(
 
 
 def _first_ids(origin: Origin, chosen: np.ndarray) -> np.ndarray:
-    distinct, back = np.unique(chosen, return_inverse=True)
-    firsts = np.array([ids[0] for ids in origin.row_ids(distinct)], np.int64)
-    return firsts[back] if len(firsts) else np.zeros(0, np.int64)
+    """The ids of the first rows of some new projections."""
+    return whole(origin.frame.table.column(ROW_ID)).to_numpy()[origin.frame.first[chosen]]
 
 
 def _table(found: _Pairs, columns: Sequence[str]) -> pa.Table:

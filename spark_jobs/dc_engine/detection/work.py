@@ -21,6 +21,7 @@ from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
 _LONG_ROW = 256
+"""Rows of more bytes than that, on average, are worth compressing on their way."""
 MESSAGE_SCHEMA = "task int, kind string, number int, unit int, payload binary"
 _ARROW_SCHEMA = pa.schema(
     [

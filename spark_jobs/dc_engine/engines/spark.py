@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -30,7 +29,6 @@ from dc_engine.state.storage import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-log = logging.getLogger("airflow_dc_provider.engine")
 MOST_ROWS_HERE = 20_000
 """Up to so many rows, which read so many bytes of the state at most, are worked on in the driver."""
 MOST_BYTES_HERE = 256 * 2**20
@@ -80,7 +78,6 @@ class SparkEngine(Engine):
     def tasks(self, rows: int, size: int) -> Tasks:
         """See ``Engine``."""
         here = self._mode == "local" or (self._mode == "auto" and rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE)
-        log.debug("%s rows, %s bytes of the state: %s", rows, size, "in the driver" if here else "on Spark's workers")
         return Here() if here else OnSpark(self.spark)
 
     def stage(
@@ -100,7 +97,7 @@ class SparkEngine(Engine):
         chosen = rows.select(*kept(rows, columns), *change_type, *hashes)
         names = tuple(columns)
         try:
-            documents = self._staged_here(chosen, storage, load, names)
+            documents = self._staged_here(chosen, storage, load, columns)
             if documents is None:
                 staged = chosen.mapInArrow(Stage(storage, load, names), DOCUMENT_SCHEMA).collect()
                 documents = [row["document"] for row in staged]
@@ -114,14 +111,18 @@ class SparkEngine(Engine):
         return gather(documents, storage, load, list(types.items()))
 
     def _staged_here(
-        self, rows: DataFrame, storage: Storage | None, load: int, names: tuple[str, ...]
+        self, rows: DataFrame, storage: Storage | None, load: int, columns: Mapping[str, str]
     ) -> list[str] | None:
-        if self._mode == "spark":
+        """What a worker would report, of rows that came to the driver; nothing when they are for the workers.
+
+        Spark cannot bring every nested value to the driver: fields that are never NULL, in a struct that is.
+        """
+        if self._mode == "spark" or any("<" in spark_type for spark_type in columns.values()):
             return None
         table = (rows if self._mode == "local" else rows.limit(MOST_ROWS_HERE + 1)).toArrow()
         if self._mode == "auto" and table.num_rows > MOST_ROWS_HERE:
             return None
-        return [json.dumps(asdict(stage_rows(storage, load, names, 0, iter(table.to_batches()))))]
+        return [json.dumps(asdict(stage_rows(storage, load, tuple(columns), 0, iter(table.to_batches()))))]
 
     def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
         """See ``Engine``."""

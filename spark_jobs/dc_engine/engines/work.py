@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,15 @@ from dc_engine.engines.base import Engine, Here
 from dc_engine.state.files import DataFile, data_file
 from dc_engine.state.storage import Storage
 
+log = logging.getLogger("airflow_dc_provider.engine")
 Documents = list[dict[str, Any]]
 
 
 def detect(engine: Engine, work: Work) -> Documents:
     """Run a change through encode, probe and report; returns the report's documents."""
     tasks, count = engine.tasks(*size_of(work)), encoders(work)
+    where = "in the driver" if isinstance(tasks, Here) else "by Spark's workers"
+    log.info("%s rows, %s bytes of indexes: checked %s", *size_of(work), where)
     steps = (Encode(work, count), (work.probe_tasks, Probe(work)), (work.report_tasks, ReportStep(work)))
     return tasks.documents(work.storage, count, *steps)
 

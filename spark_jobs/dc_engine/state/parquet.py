@@ -28,6 +28,7 @@ _CHECKSUMS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
 _PORTION = 8 * 2**20
+"""So many bytes of a file are held at once, when much of it is read."""
 _TAIL = 16_384
 """So many bytes at the end usually hold the whole footer."""
 
@@ -93,9 +94,10 @@ def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequenc
 
 def bytes_a_row(storage: Storage, files: Sequence[DataFile]) -> dict[str, float]:
     """How much memory each column takes for one row, as the largest of some files has it."""
-    largest = max(files, key=lambda file: file.size, default=None)
-    sizes = Reader(storage, largest).column_bytes if largest else {}
-    return {name: size / max(largest.rows, 1) for name, size in sizes.items()} if largest else {}
+    if not files:
+        return {}
+    largest = max(files, key=lambda file: file.size)
+    return {name: size / max(largest.rows, 1) for name, size in Reader(storage, largest).column_bytes.items()}
 
 
 def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
