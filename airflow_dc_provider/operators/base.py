@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
 # Spark's warnings and errors quote values of the data.
 SILENT = {**QUIET, "spark.log.level": "FATAL"}
-# A driver that lives for seconds starts faster without the optimising compiler and a parallel collector.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A driver that lives for seconds starts faster without the optimising compiler and a parallel collector, and its
+# heap need not grow far beyond what is in it.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
 _SET_BY_THE_OPERATOR = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
 _LAST_LINES = 20
 _LEFT_OUT = "its last lines are left out, because columns are masked and Spark's errors quote values."

@@ -29,7 +29,7 @@ from dc_engine.state.storage import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_ROWS_HERE = 20_000
+MOST_ROWS_HERE = 5_000
 """Up to so many rows, which read so many bytes of the state at most, are worked on in the driver."""
 MOST_BYTES_HERE = 256 * 2**20
 
