@@ -157,7 +157,8 @@ class TestSubmission:
         assert fake_spark.conf() == {
             "spark.log.level": "WARN",
             "spark.ui.showConsoleProgress": "false",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+            "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25",
         }
         assert fake_spark.call["environment"]["PYSPARK_PYTHON"] == sys.executable
 
