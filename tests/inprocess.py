@@ -7,7 +7,7 @@ product's own code, so that hundreds of random histories take seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -20,7 +20,7 @@ import pyarrow as pa
 from dc_engine.constraints.model import microseconds
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
-from dc_engine.engines.base import Engine, Here, Tasks
+from dc_engine.engines.base import Engine, Here, Staging, Tasks
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
@@ -74,24 +74,14 @@ class Session(Engine):
     def tasks(self, rows: int, size: int) -> Tasks:
         return Shuffled(self.random)
 
-    def stage(
-        self,
-        rows: Source,
-        source: Changes,
-        storage: Storage | None,
-        load: int,
-        columns: Mapping[str, str],
-        types: Mapping[str, str],
-        *,
-        mask: Collection[str] = (),
-    ) -> StagedLoad:
+    def stage(self, rows: Source, asked: Staging) -> StagedLoad:
         table = rows.table
         by_name = {name.lower(): name for name in table.column_names}
         arrays = []
-        for name in columns:
+        for name in asked.columns:
             present = by_name.get(name.lower())
             arrays.append(table.column(present) if present else pa.nulls(table.num_rows, _arrow_type(name)))
-        names = [*columns]
+        names = [*asked.columns]
         if CHANGE_TYPE in by_name:
             arrays.append(table.column(by_name[CHANGE_TYPE]))
             names.append(CHANGE_TYPE)
@@ -100,9 +90,9 @@ class Session(Engine):
         half = -(-table.num_rows // 2)
         documents = []
         for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
-            staged = stage_rows(storage, load, tuple(columns), number, iter(part.to_batches()))
+            staged = stage_rows(asked.storage, asked.load, tuple(asked.columns), number, iter(part.to_batches()))
             documents.append(json.dumps(asdict(staged)))
-        return gather(documents, storage, load, list(types.items()))
+        return gather(documents, asked.storage, asked.load, list(asked.types.items()))
 
     def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
         assert self.widens, "needs Spark"

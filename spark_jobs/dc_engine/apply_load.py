@@ -21,7 +21,7 @@ from dc_engine.constraints.files import check_columns, load_constraints, to_mapp
 from dc_engine.continuity import changed_rules, check_mask, check_table, check_types
 from dc_engine.detection.plan import Plan, make_plan, with_zones
 from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
-from dc_engine.engines.base import Engine, Source
+from dc_engine.engines.base import Engine, Source, Staging
 from dc_engine.engines.spark import engine_of
 from dc_engine.errors import ChangesError, DcError
 from dc_engine.history.change import Attempt, Change
@@ -147,10 +147,10 @@ class _Application:
 
     def _stage(self, rows: Source, types: Mapping[str, str], plan: Plan | None = None, number: int = 0) -> StagedLoad:
         """Write the rows to the state; without a plan only their fingerprint is made."""
-        columns = dict(zip(plan.columns, plan.types, strict=True)) if plan else {}
-        storage = self.storage if plan else None
-        changes, mask = self.request.changes, self.request.mask
-        staged = self.engine.stage(rows, changes, storage, number, columns, types, mask=mask)
+        asked = Staging(self.request.changes, types, mask=self.request.mask)
+        if plan:
+            asked = replace(asked, storage=self.storage, load=number, columns=plan.schema)
+        staged = self.engine.stage(rows, asked)
         self.drafts += [*staged.inserts, *staged.deletes]
         return staged
 
@@ -291,7 +291,7 @@ class _Application:
             notes=[*notes, *left_out],
             replaced=prepared.applied is not None,
             discarded=decision == "fail" and request.rejected_load == "discard",
-            columns=dict(zip(plan.columns, plan.types, strict=True)),
+            columns=plan.schema,
         )
 
     def _with_quarantine(self, verdict: Verdict, prepared: _Prepared, done: Advanced) -> Verdict:
@@ -306,8 +306,7 @@ class _Application:
 
     def _rules(self, plan: Plan) -> dict[str, Any]:
         """What a snapshot says of the constraints in force."""
-        schema = dict(zip(plan.columns, plan.types, strict=True))
-        return {"constraints": to_mapping(self.constraint_set), "schema": schema}
+        return {"constraints": to_mapping(self.constraint_set), "schema": plan.schema}
 
     def _stored_load(self, verdict: Verdict, prepared: _Prepared, done: Advanced, change: Change | None) -> Load:
         """Write the verdict, and say in which load it belongs; without a change it is discarded."""

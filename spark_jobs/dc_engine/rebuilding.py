@@ -7,7 +7,7 @@ from dataclasses import replace
 from dc_engine.changing import plan_of
 from dc_engine.constraints.files import check_columns, load_constraints
 from dc_engine.continuity import check_types
-from dc_engine.engines.base import Engine
+from dc_engine.engines.base import Engine, Staging
 from dc_engine.errors import ChangesError
 from dc_engine.indexing import index_rows
 from dc_engine.request import Changes
@@ -40,8 +40,7 @@ def _from_table(engine: Engine, storage: Storage, snapshot: Snapshot, table: Cha
     check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})")
     check_types(snapshot, types)
     plan, number = plan_of(snapshot), snapshot.number + 1
-    columns = dict(zip(plan.columns, plan.types, strict=True))
-    staged = engine.stage(frame, table, storage, number, columns, types, mask=snapshot.mask)
+    staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, snapshot.mask))
     drafts += [*staged.inserts, *staged.deletes]
     if staged.deleted:
         raise ChangesError(f"The table ({table}) has deletes; it must give the rows that are there, and nothing else.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import random
@@ -181,11 +182,9 @@ class Child:
     def result(self) -> Any:
         """What it returned, or the error that it ended with; nothing when it was killed."""
         found = None
-        try:
+        with contextlib.suppress(EOFError):  # it was killed, and sent nothing
             if self.pipe.poll(60):
                 found = self.pipe.recv()
-        except EOFError:
-            pass
         self.process.join(60)
         assert self.process.exitcode is not None, "a process hangs"
         self.process.close()

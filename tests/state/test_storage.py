@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -165,11 +166,9 @@ class TestCreate:
 
         def create(number: int) -> None:
             start.wait()
-            try:
+            with contextlib.suppress(FileExistsError):  # what all but one must meet
                 storage.create("snapshots/1.json", b"%d" % number)
                 winners.append(number)
-            except FileExistsError:
-                pass
 
         threads = [threading.Thread(target=create, args=[number]) for number in range(8)]
         for thread in threads:

@@ -127,6 +127,11 @@ class Plan:
         return {index.id: index for group in self.groups for index in group.indexes}
 
     @property
+    def schema(self) -> dict[str, str]:
+        """The columns that are kept, with their Spark types."""
+        return dict(zip(self.columns, self.types, strict=True))
+
+    @property
     def stored(self) -> tuple[str, ...]:
         """The columns of rows in the state: those that are kept, and the hash of the whole row."""
         return (*self.columns, ROW_HASH)
@@ -134,11 +139,11 @@ class Plan:
     @property
     def identity(self) -> IndexPlan:
         """The index by which rows are recognised, whether or not it is kept up."""
-        return identity_group(self.key, dict(zip(self.columns, self.types, strict=True)), 0).indexes[0]
+        return identity_group(self.key, self.schema, 0).indexes[0]
 
     def families_of(self, index: IndexPlan) -> tuple[str, ...]:
         """In which family each column of an index compares."""
-        types = {**dict(zip(self.columns, self.types, strict=True)), ROW_HASH: "bigint"}
+        types = {**self.schema, ROW_HASH: "bigint"}
         return tuple(family(types[name]) or "" for name in index.columns)
 
     def only(self, groups: Iterable[Group]) -> Plan:

@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +26,21 @@ Source = Any
 """Rows as an engine holds them before they are staged: Spark's is a DataFrame."""
 
 
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """What is to be done with the rows of a source."""
+
+    source: Changes
+    types: Mapping[str, str]
+    """All its columns, with their Spark types: they are part of the fingerprint."""
+    storage: Storage | None = None
+    """Without one nothing is written, and only the fingerprint is made."""
+    load: int = 0
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Those that are kept."""
+    mask: Collection[str] = ()
+
+
 class Engine(ABC):
     """Reads rows, and runs steps."""
 
@@ -41,18 +57,8 @@ class Engine(ABC):
         """Which instant, in microseconds since 1970, a timestamp without zone stands for."""
 
     @abstractmethod
-    def stage(
-        self,
-        rows: Source,
-        source: Changes,
-        storage: Storage | None,
-        load: int,
-        columns: Mapping[str, str],
-        types: Mapping[str, str],
-        *,
-        mask: Collection[str] = (),
-    ) -> StagedLoad:
-        """Read the rows once: write these columns to the state and make a fingerprint; without storage only that."""
+    def stage(self, rows: Source, asked: Staging) -> StagedLoad:
+        """Read the rows once: write the columns that are asked for to the state, and make a fingerprint."""
 
     @abstractmethod
     def tasks(self, rows: int, size: int) -> Tasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ from dc_engine.detection.sources import column_types, instant_in, kept, read_cha
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, Stage, StagedLoad, gather, stage_rows
 from dc_engine.detection.steps import DOCUMENT_SCHEMA
 from dc_engine.detection.work import MESSAGE_SCHEMA
-from dc_engine.engines.base import Engine, Here, Step, Tasks
+from dc_engine.engines.base import Engine, Here, Staging, Step, Tasks
 from dc_engine.engines.comparing import differences
 from dc_engine.engines.quarantine import quarantine
 from dc_engine.engines.widening import widen
@@ -80,49 +80,37 @@ class SparkEngine(Engine):
         here = self._mode == "local" or (self._mode == "auto" and rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE)
         return Here() if here else OnSpark(self.spark)
 
-    def stage(
-        self,
-        rows: DataFrame,
-        source: Changes,
-        storage: Storage | None,
-        load: int,
-        columns: Mapping[str, str],
-        types: Mapping[str, str],
-        *,
-        mask: Collection[str] = (),
-    ) -> StagedLoad:
+    def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
         hashes = [row_hash(rows, name).alias(name) for name in ROW_HASHES]
-        change_type = [rows[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, types) else []
-        chosen = rows.select(*kept(rows, columns), *change_type, *hashes)
-        names = tuple(columns)
+        change_type = [rows[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, asked.types) else []
+        chosen = rows.select(*kept(rows, asked.columns), *change_type, *hashes)
         try:
-            documents = self._staged_here(chosen, storage, load, columns)
+            documents = self._staged_here(chosen, asked)
             if documents is None:
-                staged = chosen.mapInArrow(Stage(storage, load, names), DOCUMENT_SCHEMA).collect()
-                documents = [row["document"] for row in staged]
+                stage = Stage(asked.storage, asked.load, tuple(asked.columns))
+                documents = [row["document"] for row in chosen.mapInArrow(stage, DOCUMENT_SCHEMA).collect()]
         except spark_errors() as error:
             if _is_ours(error):
                 raise
             raise ChangesError(
-                f"The changes ({source}) cannot be read: {told(error, mask)}",
+                f"The changes ({asked.source}) cannot be read: {told(error, asked.mask)}",
                 hint="The source was found, but reading its rows failed; the Spark log has the details.",
-            ) from (None if mask else error)
-        return gather(documents, storage, load, list(types.items()))
+            ) from (None if asked.mask else error)
+        return gather(documents, asked.storage, asked.load, list(asked.types.items()))
 
-    def _staged_here(
-        self, rows: DataFrame, storage: Storage | None, load: int, columns: Mapping[str, str]
-    ) -> list[str] | None:
+    def _staged_here(self, rows: DataFrame, asked: Staging) -> list[str] | None:
         """What a worker would report, of rows that came to the driver; nothing when they are for the workers.
 
         Spark cannot bring every nested value to the driver: fields that are never NULL, in a struct that is.
         """
-        if self._mode == "spark" or any("<" in spark_type for spark_type in columns.values()):
+        if self._mode == "spark" or any("<" in spark_type for spark_type in asked.columns.values()):
             return None
         table = (rows if self._mode == "local" else rows.limit(MOST_ROWS_HERE + 1)).toArrow()
         if self._mode == "auto" and table.num_rows > MOST_ROWS_HERE:
             return None
-        return [json.dumps(asdict(stage_rows(storage, load, tuple(columns), 0, iter(table.to_batches()))))]
+        staged = stage_rows(asked.storage, asked.load, tuple(asked.columns), 0, iter(table.to_batches()))
+        return [json.dumps(asdict(staged))]
 
     def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
         """See ``Engine``."""

@@ -33,7 +33,7 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     from pyspark.sql import functions as f
 
     table = read_changes(spark, source, "table")
-    columns = dict(zip(plan.columns, plan.types, strict=True))
+    columns = plan.schema
     wrong = misfit(columns, table, source)
     if wrong:
         raise SchemaError(wrong, hint="Give the table that the loads go to, with the types that they have.")
