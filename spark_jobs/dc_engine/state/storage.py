@@ -20,12 +20,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 from dc_engine.errors import NoSpaceError, StateError, UnfitStoreError
+from dc_engine.state.redaction import shown, told
 
 _EXCLUSIVE = frozenset({"file", "memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-_HARMLESS = frozenset({"endpoint_url", "region", "region_name", "addressing_style", "signature_version", "project"})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 _CREDENTIALS = re.compile(r"://(?!arn:)[^/@:]*:[^@]*@")
@@ -209,7 +208,7 @@ class Storage:
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise self._not_exclusive(
-                    f"the filesystem of {target.parent} has no hard links ({self._told(error)}) and"
+                    f"the filesystem of {target.parent} has no hard links ({told(error, self._settings)}) and"
                 ) from error
             raise
 
@@ -229,7 +228,9 @@ class Storage:
                 except Exception as error:
                     answer = _answer(error)
                     if answer in _UNKNOWN_TO_SERVER:
-                        raise self._not_exclusive(f"the server ({self._told(error)})") from self._shown(error)
+                        raise self._not_exclusive(f"the server ({told(error, self._settings)})") from shown(
+                            error, self._settings
+                        )
                     if answer not in _TAKEN | _BUSY:
                         raise
             if answer in _TAKEN:
@@ -377,7 +378,7 @@ class Storage:
         except FileNotFoundError as error:
             raise StateError(
                 f"The {self._noun} {self.uri} lacks the file {path}.", hint=f"Rebuild the {self._noun}."
-            ) from self._shown(error)
+            ) from shown(error, self._settings)
 
     @property
     def _reading(self) -> str:
@@ -404,41 +405,9 @@ class Storage:
             number = error.errno if isinstance(error, OSError) and done == "written" and self.is_local else None
             kind = NoSpaceError if number in _FULL else StateError
             raise kind(
-                f"The {self._noun} {self.uri} cannot be {done}: {self._told(error)}.",
+                f"The {self._noun} {self.uri} cannot be {done}: {told(error, self._settings)}.",
                 hint=_WRITING.get(number or 0, hint),
-            ) from self._shown(error)
-
-    def _told(self, error: BaseException) -> str:
-        """What an error says, in one line and without secrets."""
-        lines = self._without_secrets(str(error)).strip().splitlines()
-        return lines[0].rstrip(" .") if lines else type(error).__name__
-
-    def _shown(self, error: BaseException) -> BaseException | None:
-        """The error as the cause of another, unless its traceback would tell a secret."""
-        chain: list[BaseException] = []
-        current: BaseException | None = error
-        while current is not None and current not in chain:
-            chain.append(current)
-            current = current.__cause__ or current.__context__
-        return None if any(self._without_secrets(text := f"{one}{one!r}") != text for one in chain) else error
-
-    def _without_secrets(self, text: str) -> str:
-        secrets = set(_secrets(self._settings))
-        for secret in sorted(secrets | {quote(one, safe="") for one in secrets}, key=len, reverse=True):
-            text = text.replace(secret, "***")
-        return text
-
-
-def _secrets(value: object, name: str = "") -> Iterator[str]:
-    """The values among the options of a filesystem that nobody is to read."""
-    if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _secrets(one, str(key))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _secrets(one, name)
-    elif isinstance(value, str) and len(value) >= 4 and (name not in _HARMLESS or "@" in value):
-        yield value
+            ) from shown(error, self._settings)
 
 
 def _sync_folder(folder: Path) -> None:
