@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dc_engine.constraints.model import Tolerance
 from dc_engine.errors import escaped
 from dc_engine.verdict import ConstraintVerdict, Verdict
 
@@ -197,7 +198,7 @@ def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
     """One broken rule: what it says, how much it is broken, the worst of it, where the rest is."""
     lines = [
         f"{plain(rule.name, 60)} ({rule.severity}): {counted(rule.new_violations, 'new violation')} by "
-        f"{rule.violating_rows:,} of the load's {counted(load_rows, 'row')}; tolerated: {tolerated(rule)}",
+        f"{rule.violating_rows:,} of the load's {counted(load_rows, 'row')}; tolerated: {tolerated(rule.tolerance)}",
     ]
     if rule.description:
         lines.append(f"  {plain(rule.description, MAX_TEXT)}")
@@ -219,13 +220,12 @@ def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
     return lines
 
 
-def tolerated(rule: ConstraintVerdict) -> str:
-    """The rule's tolerance in words."""
-    if rule.max_violating_rows is None:
-        return counted(rule.max_new_violations or 0, "new violation")
-    if isinstance(rule.max_violating_rows, str):
-        return f"{plain(rule.max_violating_rows)} of the load's rows"
-    return counted(rule.max_violating_rows, "violating row")
+def tolerated(tolerance: Tolerance) -> str:
+    """A tolerance in words."""
+    ((name, value),) = tolerance.written.items()
+    if isinstance(value, str):
+        return f"violations by {value} of the load's rows"
+    return counted(value, "new violation" if name == "max_new_violations" else "violating row")
 
 
 def row_name(key: Mapping[str, Any] | None) -> str:

@@ -1,15 +1,26 @@
-"""Verdicts as facts: what a mask takes out of them."""
+"""Verdicts as facts: their document, the decision, what a mask takes out of them."""
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_engine.verdict import MASKED, ConstraintVerdict, Verdict, masked
+from dc_engine.verdict import (
+    MASKED,
+    ConstraintVerdict,
+    Dependencies,
+    DependencyVerdict,
+    LostDependency,
+    Verdict,
+    decide,
+    masked,
+)
 
 NAMES = st.sampled_from(
     ["id", "ID", "zip", "Zip", "City", "Größe", "rows", "row", "values", "violations", "t", "_row_id"]
@@ -46,7 +57,7 @@ def verdict_with(samples: list[dict[str, Any]], worst_rows: list[dict[str, Any]]
                 worst_rows=worst_rows,
             )
         ],
-        dependencies={"invalidated": []},
+        dependencies=Dependencies(),
         seconds={"total": 1.0},
         columns={"zip": "string"},
     )
@@ -77,6 +88,39 @@ def test_column_names_compare_without_case_and_null_is_masked_too():
     (rule,) = masked(verdict_with([{"t": side}], [{"row": {"ID": 17}, "violations": 2}]), ["id", "zIP"]).constraints
     assert rule.samples == [{"t": {"row": {"ID": MASKED}, "values": {"Zip": MASKED, "city": "Berln"}, "rows": 1}}]
     assert rule.worst_rows == [{"row": {"ID": MASKED}, "violations": 2}]
+
+
+def dependency(**facts: Any) -> LostDependency:
+    return LostDependency("fd-1", "fd", "zip -> city", "not (t.zip = s.zip and t.city != s.city)", **facts)
+
+
+@given(SAMPLES, st.lists(NAMES, max_size=4))
+def test_a_mask_hides_values_in_the_example_of_a_lost_dependency_too(example, columns):
+    found = Dependencies(invalidated=[dependency(example=example)])
+    shown = masked(replace(verdict_with([], []), dependencies=found), columns).dependencies.invalidated[0].example
+    assert shown == expected(example, {name.lower() for name in columns})
+
+
+@pytest.mark.parametrize(
+    ("severity", "watched", "decision"),
+    [("error", True, "fail"), ("warn", True, "warn"), ("error", False, "pass"), ("warn", False, "pass")],
+)
+def test_a_lost_dependency_decides_by_its_severity_if_it_is_watched(severity, watched, decision):
+    found = Dependencies(invalidated=[dependency(severity=severity, watched=watched)])
+    assert decide([], found) == decision
+    broken = verdict_with([], []).constraints
+    assert decide(broken, found) == "fail"
+    assert decide([replace(broken[0], severity="warn")], found) == ("fail" if decision == "fail" else "warn")
+
+
+def test_the_document_of_a_verdict_says_class_and_comes_back_the_same():
+    lost = dependency(example={"t": {"row": None, "values": {}, "rows": 1}}, instead=[{"id": "a", "text": "b"}])
+    holds = DependencyVerdict("unique-1", "unique", "unique [id]", "not (t.id = s.id)", since="monday")
+    found = Dependencies(valid={"fd": 2}, watched=[holds], invalidated=[lost], added=[holds])
+    verdict = replace(verdict_with([], []), dependencies=found)
+    document = json.loads(json.dumps(verdict.to_dict()))
+    assert [one["class"] for one in document["dependencies"]["invalidated"]] == ["fd"]
+    assert Verdict.from_dict(document) == verdict
 
 
 @pytest.mark.parametrize("columns", [(), ["unknown"]])

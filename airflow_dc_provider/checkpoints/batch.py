@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dc_engine.verdict import SCHEMA_VERSION, ConstraintVerdict, Verdict
+from dc_engine.verdict import SCHEMA_VERSION, ConstraintVerdict, DependencyVerdict, Verdict, worst
 
 COLUMNS = ("record", "name", "outcome", "document")
 OWN = {"owner": "dcgate"}
@@ -35,8 +35,8 @@ class StoredVerdict:
 
 def to_lines(verdict: Verdict) -> bytes:
     """The batch of a verdict, always the same for the same verdict."""
-    records = [_record("constraint", one.name, _outcome(one), _constraint(one)) for one in verdict.constraints]
-    records += [_record("dependency", one["id"], one["outcome"], one) for one in dependencies(verdict)]
+    records = [_record("constraint", one.name, one.outcome, _constraint(one)) for one in verdict.constraints]
+    records += [_record("dependency", one.id, one.outcome, asdict(one)) for one in watched(verdict)]
     run = {
         "schema_version": SCHEMA_VERSION,
         "table": verdict.table,
@@ -45,7 +45,7 @@ def to_lines(verdict: Verdict) -> bytes:
         "decision": verdict.decision,
         "rows": dict(verdict.rows),
         "constraints": len(verdict.constraints),
-        "dependencies": len(dependencies(verdict)),
+        "dependencies": len(watched(verdict)),
         "replaced": verdict.replaced,
         "discarded": verdict.discarded,
         "notes": list(verdict.notes),
@@ -93,19 +93,17 @@ def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
     elif (
         run.get("checksum") != _checksum(run, rest)
         or (name, outcomes["run"]) != (run["table"], [run["decision"]])
-        or run["decision"] != _decision(outcomes.get("constraint", []))
+        or run["decision"] != worst([*outcomes.get("constraint", []), *outcomes.get("dependency", [])])
     ):
         problems.append("The verdict was altered after it was stored: its checksum does not fit.")
     return StoredVerdict(run, constraints, found, tuple(problems))
 
 
-def dependencies(verdict: Verdict) -> list[dict[str, Any]]:
-    """The dependencies that the gate watched, and those that the load invalidated, each with its outcome."""
-    watched = {str(one["id"]): {**one, "outcome": "pass"} for one in verdict.dependencies.get("watched", ())}
-    for one in verdict.dependencies.get("invalidated", ()):
-        severity = one.get("severity", "warn")
-        watched[str(one["id"])] = {**one, "outcome": "fail" if severity == "error" else "warn"}
-    return list(watched.values())
+def watched(verdict: Verdict) -> list[DependencyVerdict]:
+    """The dependencies that count: those that hold, and those that the load invalidated."""
+    found = verdict.dependencies
+    lost = [one for one in found.invalidated if one.watched]
+    return list({one.id: one for one in (*found.watched, *lost)}.values())
 
 
 def is_own(expectation: Any) -> bool:
@@ -126,16 +124,6 @@ def safe_name(text: str) -> str:
 
 def _constraint(one: ConstraintVerdict) -> dict[str, Any]:
     return {**asdict(one), "samples": one.samples[:MAX_EXAMPLES]}
-
-
-def _outcome(one: ConstraintVerdict) -> str:
-    if one.passed:
-        return "pass"
-    return "fail" if one.severity == "error" else "warn"
-
-
-def _decision(outcomes: Sequence[Any]) -> str:
-    return next((one for one in ("fail", "warn") if one in outcomes), "pass")
 
 
 def _read_line(line: bytes) -> dict[str, Any]:

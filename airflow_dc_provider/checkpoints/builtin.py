@@ -48,10 +48,8 @@ def constraints_of(verdict: Verdict) -> tuple[Constraint, ...]:
     entries = []
     for one in verdict.constraints:
         entry: dict[str, Any] = {"name": one.name, "kind": one.kind, "formula": one.formula, "nulls": one.nulls}
-        rows = {"max_violating_rows": one.max_violating_rows}
-        tolerance = {"max_new_violations": one.max_new_violations or 0} if one.max_violating_rows is None else rows
         description = {"description": one.description} if one.description else {}
-        entries.append({**entry, "severity": one.severity, **tolerance, **description})
+        entries.append({**entry, "severity": one.severity, **one.tolerance.written, **description})
     return load_constraints({"version": 1, "table": verdict.table, "constraints": entries}).constraints
 
 

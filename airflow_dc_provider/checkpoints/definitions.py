@@ -10,7 +10,6 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from great_expectations.exceptions import DataContextError
 
 from airflow_dc_provider.checkpoints import guard
 from airflow_dc_provider.checkpoints.batch import COLUMNS, OWN, StoredVerdict, is_own, read_lines
+from dc_engine.constraints.model import Tolerance
 from dc_engine.errors import StateError
 
 SUFFIX = ".jsonl"
@@ -103,7 +103,7 @@ def expected(name: str, data: bytes) -> list[dict[str, Any]]:
         for rule in rules.values()
     ]
     wanted += [
-        _expectation(name, "expect_dependency_to_hold", _dependency(one), one.get("severity", "warn"), one["id"])
+        _expectation(name, "expect_dependency_to_hold", _dependency(one), one["severity"], one["id"])
         for one in found.values()
     ]
     return [*wanted, *_sentinels(name, verdict)]
@@ -141,19 +141,13 @@ def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
 
 def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name: rule[name] for name in ("formula", "kind", "nulls")}
-    return {"constraint": rule["name"], **facts, "sentence": rule["description"], **_tolerance(rule)}
-
-
-def _tolerance(rule: Mapping[str, Any]) -> dict[str, Any]:
-    rows = rule["max_violating_rows"]
-    if isinstance(rows, str):
-        return {"mostly": float(1 - Decimal(rows.rstrip("%")) / 100)}
-    return {"max_new_violations": rule["max_new_violations"] or 0} if rows is None else {"max_violating_rows": rows}
+    tolerance = Tolerance.of(rule["max_new_violations"], rule["max_violating_rows"])
+    return {"constraint": rule["name"], **facts, "sentence": rule["description"], **tolerance.written}
 
 
 def _dependency(one: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {"dependency": one["id"], "dependency_class": one["class"], "formula": one["formula"]}
-    return {**facts, "since": str(one.get("since", ""))}
+    facts = {"dependency": one["id"], "dependency_class": one["kind"], "formula": one["formula"]}
+    return {**facts, "sentence": one["text"], "since": one["since"]}
 
 
 def _expectation(

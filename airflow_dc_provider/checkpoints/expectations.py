@@ -7,7 +7,6 @@ another form than the suite's, fails.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from decimal import Decimal
 from typing import Any, ClassVar
 
 from great_expectations.core.metric_domain_types import MetricDomainTypes
@@ -21,8 +20,8 @@ from great_expectations.render.renderer.renderer import renderer
 
 from airflow_dc_provider.checkpoints import rendering
 from airflow_dc_provider.checkpoints.batch import StoredVerdict, read_records
+from airflow_dc_provider.report import counted, tolerated
 from dc_engine.constraints.model import Tolerance
-from dc_engine.verdict import within
 
 METRIC = "table.dcgate.verdict"
 
@@ -117,9 +116,8 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
     nulls: str = "ignore"
     sentence: str = ""
     max_new_violations: int | None = None
-    max_violating_rows: int | None = None
-    mostly: float | None = None
-    """The share of the load's rows that must take part in no new violation."""
+    max_violating_rows: int | str | None = None
+    """A number of rows, or a share of the load's as text: ``4%``."""
 
     domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
     success_keys: ClassVar[tuple[str, ...]] = (
@@ -128,7 +126,6 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
         "nulls",
         "max_new_violations",
         "max_violating_rows",
-        "mostly",
     )
 
     def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
@@ -141,8 +138,9 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
         load_rows = verdict.run.get("rows", {}).get("inserted", 0)
         counts = {name: rule[name] for name in ("new_violations", "violating_rows")}
         facts = rendering.counts(rule, load_rows)
-        held = within(self._tolerance(), **counts, load_rows=load_rows)
-        problem = None if held else f"Beyond what is tolerated: {rendering.tolerated(self.dict())}."
+        tolerance = Tolerance.of(self.max_new_violations, self.max_violating_rows)
+        held = tolerance.allows(**counts, load_rows=load_rows)
+        problem = None if held else f"Beyond what is tolerated: {tolerated(tolerance)}."
         shown = ("new_violations", "removed_violations", "total_violations", "violating_rows", "skipped_null_rows")
         return {
             "observed": f"{facts[0]} {', '.join(facts[1:])}",
@@ -158,19 +156,13 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
     def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
         """Name, sentence, formula, tolerance."""
         nulls = "; NULL equals NULL" if kwargs.get("nulls") == "equal" else ""
+        tolerance = Tolerance.of(kwargs.get("max_new_violations"), kwargs.get("max_violating_rows"))
         return [
             ("name", kwargs.get("constraint", "")),
             ("sentence", kwargs.get("sentence", "")),
             ("formula", kwargs.get("formula", "")),
-            ("plain", f"Tolerated in a load: {rendering.tolerated(kwargs)}{nulls}."),
+            ("plain", f"Tolerated in a load: {tolerated(tolerance)}{nulls}."),
         ]
-
-    def _tolerance(self) -> Tolerance:
-        if self.mostly is not None:
-            return Tolerance(None, max_violating_share=1 - Decimal(str(self.mostly)))
-        if self.max_violating_rows is not None:
-            return Tolerance(None, max_violating_rows=self.max_violating_rows)
-        return Tolerance(self.max_new_violations or 0)
 
 
 class ExpectDependencyToHold(StoredVerdictExpectation):
@@ -179,6 +171,7 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
     dependency: str
     dependency_class: str
     formula: str
+    sentence: str = ""
     since: str = ""
 
     domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
@@ -191,12 +184,13 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
             return _missing(f"The verdict says nothing of the dependency '{self.dependency}'.")
         if found["formula"] != self.formula:
             return _missing(f"The verdict is of another dependency of this name: {found['formula']}.")
-        held = found["outcome"] == "pass"
-        problem = None if held else "The load invalidated it."
+        if "violations" not in found:
+            return {"observed": "holds", "problem": None}
+        instead = ", ".join(one["text"] for one in found["instead"])
         return {
-            "observed": "holds" if held else "no longer holds",
-            "problem": problem,
-            "samples": rendering.packed(found.get("samples", [])),
+            "observed": f"no longer holds: {counted(found['violations'], 'violation')}",
+            "problem": f"The load invalidated it.{f' What holds instead: {instead}.' if instead else ''}",
+            "samples": rendering.packed([found["example"]] if found["example"] else []),
         }
 
     @classmethod
@@ -205,6 +199,7 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
         since = f" It has held since load {kwargs['since']}." if kwargs.get("since") else ""
         return [
             ("name", kwargs.get("dependency", "")),
+            ("sentence", kwargs.get("sentence", "")),
             ("formula", kwargs.get("formula", "")),
             ("plain", f"A dependency of class {kwargs.get('dependency_class', '')}, found in the data.{since}"),
         ]

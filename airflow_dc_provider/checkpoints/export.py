@@ -224,7 +224,7 @@ class _Export:
         if "constraint" in kwargs:
             return kwargs["constraint"] not in {one.name for one in self.verdict.broken}
         if "dependency" in kwargs:
-            return kwargs["dependency"] not in {one["id"] for one in self.verdict.dependencies.get("invalidated", ())}
+            return kwargs["dependency"] not in {one.id for one in self.verdict.dependencies.invalidated}
         outcomes = {one["outcome"] for one in map(json.loads, self.data.splitlines())}
         return outcomes <= set(kwargs["value_set"]) if kwargs.get("column") == "outcome" else True
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from great_expectations.render import RenderedStringTemplateContent, RenderedTableContent
@@ -41,16 +40,6 @@ _STYLES: dict[str, dict[str, Any]] = {
 _TABLE = {"body": {"classes": ["table", "table-bordered", "table-sm", "w-auto", "mt-2", "mb-0"]}}
 _PARTED = {"border-left": "3px solid #adb5bd"}
 _MAX_UNBROKEN = 24
-
-
-def tolerated(expected: Mapping[str, Any]) -> str:
-    """The tolerance of an expectation in words."""
-    if expected.get("mostly") is not None:
-        share = (1 - Decimal(str(expected["mostly"]))) * 100
-        return f"violations by {share.normalize():f}% of its rows"
-    if expected.get("max_violating_rows") is not None:
-        return counted(expected["max_violating_rows"], "violating row")
-    return counted(expected.get("max_new_violations") or 0, "new violation")
 
 
 def counts(rule: Mapping[str, Any], load_rows: int) -> list[str]:

@@ -40,7 +40,7 @@ from dc_engine.state.snapshots import Snapshot, advance, read_current, with_load
 from dc_engine.state.storage import Storage
 from dc_engine.state.turns import take_turns
 from dc_engine.stored import verdict_of
-from dc_engine.verdict import Verdict, decide
+from dc_engine.verdict import Dependencies, Verdict, decide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -275,7 +275,8 @@ class _Application:
         rules = self.constraint_set
         judged = judge(rules, done.findings, carried, staged.inserted, request.max_samples, names)
         constraints, left_out = bounded(judged)
-        decision = decide(constraints)
+        dependencies = Dependencies()
+        decision = decide(constraints, dependencies)
         rows = {"inserted": staged.inserted, "deleted": change.deleted, "total": done.after.rows}
         extra = {"missing_deletes": change.missing, "replaced_keys": change.replaced}
         return Verdict(
@@ -286,7 +287,7 @@ class _Application:
             decision=decision,
             rows=rows | {name: count for name, count in extra.items() if count},
             constraints=constraints,
-            dependencies={"invalidated": [], "added": [], "valid": 0},
+            dependencies=dependencies,
             seconds=self.clock.total,
             notes=[*notes, *left_out],
             replaced=prepared.applied is not None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.dead import write_dead
+from dc_engine.detection.documents import TakenKeys, file_of
 from dc_engine.detection.plan import Plan, identity_group, make_plan
 from dc_engine.detection.rows import load_of
 from dc_engine.detection.sizing import make_work
@@ -22,7 +23,7 @@ from dc_engine.indexing import index_rows
 from dc_engine.judging import Findings, add_up
 from dc_engine.request import Request
 from dc_engine.state.drafts import Drafts
-from dc_engine.state.files import Action, DataFile, FileKind, data_file
+from dc_engine.state.files import Action, DataFile, FileKind
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, advance, with_loads, without_load
 from dc_engine.state.storage import Storage
@@ -88,9 +89,9 @@ def advanced(
         runs_of=owner,
     )
     documents = detect(engine, work)
-    drafts += [data_file(one["file"]) for one in documents if one.get("file")]
+    drafts += filter(None, map(file_of, documents))
     for document in documents:
-        if document["kind"] == "keys":
+        if isinstance(document, TakenKeys):
             raise _key_error(document, storage, base, request)
     Drafts(change.scratch).remove_all(storage)
     findings, runs = add_up(documents, len(plan.constraints))
@@ -107,19 +108,19 @@ def advanced(
     return Advanced(findings, replace(after, rows=base.rows + change.rows, files=files))
 
 
-def _key_error(document: Mapping[str, Any], storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
+def _key_error(taken: TakenKeys, storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
     load_id = request.load_id if request else ""
-    rows = named(document["keys"], request.mask if request else ())
-    if document["twice"]:
+    rows = named(taken.keys, request.mask if request else ())
+    if taken.twice:
         return ChangesError(
-            f"Load '{load_id}' inserts {document['twice']:,} keys more than once, for instance {rows}.",
+            f"Load '{load_id}' inserts {taken.twice:,} keys more than once, for instance {rows}.",
             hint="A key names one row. Load each row once, or choose another key.",
         )
-    number = load_of(document["owners"][0])
+    number = load_of(taken.owners[0])
     owner = base.loads(storage).ids_of([number]).get(number)
     since = f" since load '{owner}'" if owner else ""
     return ChangesError(
-        f"Load '{load_id}' inserts {document['present']:,} keys that are present, for instance {rows}{since}.",
+        f"Load '{load_id}' inserts {taken.present:,} keys that are present, for instance {rows}{since}.",
         hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to 'replace'.",
     )
 

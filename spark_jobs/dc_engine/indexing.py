@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.continuity import added_constraints, carried_totals
+from dc_engine.detection.documents import TakenKeys
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.sizing import make_work
 from dc_engine.engines.base import Engine
@@ -57,11 +58,11 @@ def index_rows(
     part = plan.only(groups)
     work = make_work(storage, part, 0, {}, None, inserts=rows, dead=dead, writes=missing)
     documents = detect(engine, work)
-    twice = [one for one in documents if one["kind"] == "keys"]
+    twice = [one for one in documents if isinstance(one, TakenKeys)]
     if twice:
         key = ", ".join(plan.key)
         raise ConstraintError(
-            f"The key ({key}) is not unique among the rows loaded before: {sum(one['twice'] for one in twice)} of its "
+            f"The key ({key}) is not unique among the rows loaded before: {sum(one.twice for one in twice)} of its "
             "values stand there more than once.",
             hint="Choose a key that names one row.",
         )

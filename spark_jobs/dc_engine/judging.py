@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dc_engine.constraints.model import Constraint, ConstraintSet, Tolerance
+from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.printer import formula
 from dc_engine.detection.codes import whole
+from dc_engine.detection.documents import Document, Effect, Listed, Pairs, SkippedRows, ViolatingRows, Written
 from dc_engine.detection.rows import load_of, take_rows
 from dc_engine.detection.shown import MOST_OF_VERDICT, json_rows
-from dc_engine.state.files import DataFile, FileKind, data_file
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
-from dc_engine.verdict import MASKED, ConstraintVerdict, within
+from dc_engine.verdict import MASKED, ConstraintVerdict
 
 _INDENT = 4
 """How far the lines of a sample are indented in a stored verdict."""
@@ -28,9 +29,8 @@ _INDENT = 4
 class Findings:
     """What a load did to one constraint, added up over all workers."""
 
-    new_violations_twice: int = 0
-    removed_violations_twice: int = 0
-    undone_twice: int = 0
+    twice: dict[Effect, int] = field(default_factory=lambda: dict.fromkeys(Effect, 0))
+    """Twice the number of pairs that come and go."""
     violating_rows: int = 0
     skipped_null_rows: int = 0
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -40,17 +40,17 @@ class Findings:
     @property
     def new_violations(self) -> int:
         """Pairs of rows (or rows) that violate the constraint since this load."""
-        return _halved(self.new_violations_twice)
+        return _halved(self.twice[Effect.NEW])
 
     @property
     def removed_violations(self) -> int:
         """Pairs of rows (or rows) that no longer violate the constraint, because of the load's deletes."""
-        return _halved(self.removed_violations_twice)
+        return _halved(self.twice[Effect.REMOVED])
 
     @property
     def undone(self) -> int:
         """Violations that came (or, below zero, went) when an earlier attempt of the load was undone."""
-        return _halved(self.undone_twice)
+        return _halved(self.twice[Effect.BACK] - self.twice[Effect.AWAY])
 
     def files_of(self, kind: FileKind) -> list[DataFile]:
         """The files of one kind that were written for people."""
@@ -63,40 +63,31 @@ def _halved(twice: int) -> int:
     return pairs
 
 
-def add_up(documents: Iterable[Mapping[str, Any]], constraints: int) -> tuple[list[Findings], list[DataFile]]:
+def add_up(documents: Iterable[Document], constraints: int) -> tuple[list[Findings], list[DataFile]]:
     """The findings for each constraint, and the index files that were written."""
     findings = [Findings() for _ in range(constraints)]
     index_files = []
-    for document in documents:
-        own = findings[document["constraint"]]
-        if document["kind"] == "pairs":
-            own.new_violations_twice += _twice(document)
-        elif document["kind"] == "removed":
-            own.removed_violations_twice += _twice(document)
-        elif document["kind"] == "undone pairs":
-            own.undone_twice += _twice(document)
-        elif document["kind"] == "undone removed":
-            own.undone_twice -= _twice(document)
-        elif document["kind"] == "rows":
-            own.violating_rows += document["count"]
-            own.worst += document["worst"]
-            own.files.append(data_file(document["file"]))
-        elif document["kind"] == "listed":
-            own.samples += document["samples"]
-            if document["file"]:
-                own.files.append(data_file(document["file"]))
-        elif document["kind"] == "skipped":
-            for number, rows in document["rows"]:
-                findings[number].skipped_null_rows += rows
-        elif document["kind"] == "run":
-            index_files.append(data_file(document["file"]))
-        else:
-            raise AssertionError(f"a worker reports {document['kind']!r}, which nobody knows")
+    for one in documents:
+        match one:
+            case Pairs():
+                findings[one.constraint].twice[one.effect] += one.twice
+            case ViolatingRows():
+                own = findings[one.constraint]
+                own.violating_rows += one.count
+                own.worst += one.worst
+                own.files.append(one.file)
+            case Listed():
+                own = findings[one.constraint]
+                own.samples += one.samples
+                own.files += [one.file] if one.file else []
+            case SkippedRows():
+                for number, rows in one.rows:
+                    findings[number].skipped_null_rows += rows
+            case Written():
+                index_files.append(one.file)
+            case _:
+                raise AssertionError(f"a check reports {one}, which nobody waits for")
     return findings, sorted(index_files, key=lambda file: file.path)
-
-
-def _twice(document: Mapping[str, Any]) -> int:
-    return 2 * document["with_old"] + document["among_new_twice"]
 
 
 class RowNames:
@@ -173,7 +164,7 @@ def _size(shown: Mapping[str, Any]) -> int:
 def _judge_one(
     constraint: Constraint, findings: Findings, before: int, load_rows: int, max_samples: int, names: RowNames
 ) -> ConstraintVerdict:
-    tolerance = constraint.tolerance
+    tolerance: dict[str, Any] = constraint.tolerance.written
     worst = sorted(findings.worst, key=lambda one: (-one["violations"], one["row_id"]))[:max_samples]
     samples = findings.samples[:max_samples]
     ids = [one["row_id"] for one in worst] + [side["row_id"] for pair in samples for side in pair.values()]
@@ -183,8 +174,7 @@ def _judge_one(
         kind=constraint.kind,
         formula=formula(constraint),
         severity=constraint.severity,
-        passed=within(
-            tolerance,
+        passed=constraint.tolerance.allows(
             new_violations=findings.new_violations,
             violating_rows=findings.violating_rows,
             load_rows=load_rows,
@@ -194,8 +184,8 @@ def _judge_one(
         total_violations=before + findings.undone + findings.new_violations - findings.removed_violations,
         violating_rows=findings.violating_rows,
         skipped_null_rows=findings.skipped_null_rows,
-        max_new_violations=tolerance.max_new_violations,
-        max_violating_rows=_row_tolerance(tolerance),
+        max_new_violations=tolerance.get("max_new_violations"),
+        max_violating_rows=tolerance.get("max_violating_rows"),
         nulls=constraint.nulls,
         description=constraint.description,
         samples=[
@@ -219,9 +209,3 @@ def _in_reading_order(values: Mapping[str, Any], constraint: Constraint) -> dict
     """A sample's values in the order in which the rule names their columns."""
     order = [name.lower() for name in constraint.columns]
     return dict(sorted(values.items(), key=lambda item: order.index(item[0].lower())))
-
-
-def _row_tolerance(tolerance: Tolerance) -> int | str | None:
-    if tolerance.max_violating_share is not None:
-        return f"{(tolerance.max_violating_share * 100).normalize():f}%"
-    return tolerance.max_violating_rows

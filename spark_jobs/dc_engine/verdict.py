@@ -44,6 +44,103 @@ class ConstraintVerdict:
     violating_rows_listed: list[str] = field(default_factory=list)
     """Where each violating row of the load is, with its number of violations, as Parquet files."""
 
+    @property
+    def tolerance(self) -> Tolerance:
+        """How much was tolerated."""
+        return Tolerance.of(self.max_new_violations, self.max_violating_rows)
+
+    @property
+    def outcome(self) -> Decision:
+        """What it means for the decision."""
+        return "pass" if self.passed else _lost(self.severity)
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyVerdict:
+    """A dependency: a rule that was found in the data. In the document its ``kind`` is called ``class``."""
+
+    id: str
+    kind: str
+    text: str
+    """The short form, for people."""
+    formula: str
+    """The rule in full; it can be pasted into a constraint file."""
+    severity: Severity = "warn"
+    """What losing it means."""
+    rank: int | None = None
+    error: float = 0
+    """The share of all pairs of rows that violate it."""
+    since: str = ""
+    """The load since which it has held."""
+
+    @property
+    def outcome(self) -> Decision:
+        """What it means for the decision."""
+        return "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class LostDependency(DependencyVerdict):
+    """A dependency that a load invalidated."""
+
+    watched: bool = True
+    """Whether it counts: one that nobody watches is only reported."""
+    violations: int = 0
+    example: dict[str, Any] | None = None
+    """A pair of rows that violates it, in the form of a constraint's samples."""
+    instead: list[dict[str, Any]] = field(default_factory=list)
+    """What holds in its place, each by ``id`` and ``text``."""
+
+    @property
+    def outcome(self) -> Decision:
+        """What it means for the decision."""
+        return _lost(self.severity) if self.watched else "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What a load did to the dependencies that are kept up."""
+
+    complete: bool = True
+    """Whether all that hold are known; ``because`` says why not."""
+    because: str = ""
+    valid: dict[str, int] = field(default_factory=dict)
+    """How many hold, by class."""
+    watched: list[DependencyVerdict] = field(default_factory=list)
+    """Those that count when they fall, and still hold."""
+    invalidated: list[LostDependency] = field(default_factory=list)
+    added: list[DependencyVerdict] = field(default_factory=list)
+    """Those that hold since this load, and are not what is left of one that fell."""
+    generalised: list[dict[str, Any]] = field(default_factory=list)
+    """Those that still hold, but follow from a new one: ``{"id": ..., "by": ...}``."""
+    seconds: float = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part of the verdict document."""
+        lists = {name: [_named_class(one) for one in getattr(self, name)] for name in _DEPENDENCIES}
+        return {**asdict(self), **lists}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Dependencies:
+        """The inverse of ``to_dict``."""
+        lists = {
+            name: [made(**{"kind" if key == "class" else key: value for key, value in one.items()}) for one in found]
+            for name, made in _DEPENDENCIES.items()
+            if (found := document.get(name)) is not None
+        }
+        return cls(**{**document, **lists})
+
+
+_DEPENDENCIES = {"watched": DependencyVerdict, "invalidated": LostDependency, "added": DependencyVerdict}
+
+
+def _named_class(one: DependencyVerdict) -> dict[str, Any]:
+    return {"class" if name == "kind" else name: value for name, value in asdict(one).items()}
+
+
+def _lost(severity: Severity) -> Decision:
+    return "fail" if severity == "error" else "warn"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -56,7 +153,7 @@ class Verdict:
     decision: Decision
     rows: dict[str, int]
     constraints: list[ConstraintVerdict]
-    dependencies: dict[str, Any]
+    dependencies: Dependencies
     seconds: dict[str, float]
     notes: list[str] = field(default_factory=list)
     """What a reader should know besides: constraints that were added or removed, tolerances that changed."""
@@ -71,7 +168,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict document."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        return {"schema_version": SCHEMA_VERSION, **asdict(self), "dependencies": self.dependencies.to_dict()}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Verdict:
@@ -84,6 +181,7 @@ class Verdict:
             )
         facts = {name: value for name, value in document.items() if name != "schema_version"}
         facts["constraints"] = [ConstraintVerdict(**one) for one in document["constraints"]]
+        facts["dependencies"] = Dependencies.from_dict(document["dependencies"])
         return cls(**facts)
 
     @property
@@ -93,21 +191,16 @@ class Verdict:
         return sorted(failed, key=lambda one: (one.severity != "error", -one.new_violations))
 
 
-def within(tolerance: Tolerance, *, new_violations: int, violating_rows: int, load_rows: int) -> bool:
-    """Whether a constraint's new violations are within its tolerance."""
-    if tolerance.max_violating_rows is not None:
-        return violating_rows <= tolerance.max_violating_rows
-    if tolerance.max_violating_share is not None:
-        return violating_rows <= tolerance.max_violating_share * load_rows
-    return new_violations <= (tolerance.max_new_violations or 0)
+def decide(constraints: Iterable[ConstraintVerdict], dependencies: Dependencies) -> Decision:
+    """``fail`` when a constraint or a watched dependency of severity error is lost, ``warn`` when only others are."""
+    return worst({one.outcome for one in constraints} | {one.outcome for one in dependencies.invalidated})
 
 
-def decide(constraints: list[ConstraintVerdict]) -> Decision:
-    """``fail`` when a constraint of severity error is broken, ``warn`` when only others are."""
-    broken = {one.severity for one in constraints if not one.passed}
-    if "error" in broken:
+def worst(outcomes: Collection[str]) -> Decision:
+    """The decision that follows from single outcomes."""
+    if "fail" in outcomes:
         return "fail"
-    return "warn" if broken else "pass"
+    return "warn" if "warn" in outcomes else "pass"
 
 
 def masked(verdict: Verdict, columns: Iterable[str]) -> Verdict:
@@ -118,12 +211,18 @@ def masked(verdict: Verdict, columns: Iterable[str]) -> Verdict:
     constraints = [
         replace(
             one,
-            samples=[{name: side and _masked_row(side, hidden) for name, side in pair.items()} for pair in one.samples],
+            samples=[_masked_pair(pair, hidden) for pair in one.samples],
             worst_rows=[_masked_row(row, hidden) for row in one.worst_rows],
         )
         for one in verdict.constraints
     ]
-    return replace(verdict, constraints=constraints)
+    found = verdict.dependencies
+    lost = [replace(one, example=one.example and _masked_pair(one.example, hidden)) for one in found.invalidated]
+    return replace(verdict, constraints=constraints, dependencies=replace(found, invalidated=lost))
+
+
+def _masked_pair(pair: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    return {name: side and _masked_row(side, hidden) for name, side in pair.items()}
 
 
 def _masked_row(row: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:

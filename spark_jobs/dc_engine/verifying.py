@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +13,7 @@ from dc_engine.changing import plan_of
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.codes import whole
 from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.documents import Checked, as_batch
 from dc_engine.detection.rows import row_ids
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS
 from dc_engine.engines.base import Engine
@@ -52,25 +51,25 @@ class CheckFiles:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch.column(0).to_pylist():
-                texts = [json.dumps(check_file(self.storage, file)) for file in self.files[share :: self.shares]]
-                yield pa.RecordBatch.from_pydict({"document": pa.array(texts, pa.string())})
+                yield as_batch([check_file(self.storage, file) for file in self.files[share :: self.shares]])
 
 
-def check_file(storage: Storage, file: DataFile) -> dict[str, Any]:
+def check_file(storage: Storage, file: DataFile) -> Checked:
     """Everything that can be said of one file: what is wrong with it, and what it counts."""
     place = storage.locate(file.path)
-    facts: dict[str, Any] = {"kind": file.kind, "owner": file.owner, "rows": 0, "ids": 0, "problems": []}
+    problems: list[str] = []
+    rows, ids = 0, 0
     try:
         data = storage.read(file.path)
         if len(data) != file.size:
-            facts["problems"].append(f"{place} has {len(data)} bytes, not {file.size}.")
+            problems.append(f"{place} has {len(data)} bytes, not {file.size}.")
         elif hashlib.sha256(data).hexdigest() != file.sha256:
-            facts["problems"].append(f"{place} was altered: its checksum does not fit.")
+            problems.append(f"{place} was altered: its checksum does not fit.")
         elif file.path.endswith(".parquet"):
-            facts["rows"], facts["ids"] = _check_parquet(Reader(storage, file), file, place, facts["problems"])
+            rows, ids = _check_parquet(Reader(storage, file), file, place, problems)
     except DcError as error:
-        facts["problems"].append(error.message)
-    return facts
+        problems.append(error.message)
+    return Checked(file.kind, file.owner, rows, ids, problems)
 
 
 def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> tuple[int, int]:
@@ -104,13 +103,13 @@ def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes 
         files, unreadable = snapshot.files, [error.message]
     result = Verified(len(files), sum(file.size for file in files))
     shares = min(len(files), _MOST_SHARES)
-    texts = engine.tasks(0, result.bytes).run(shares, CheckFiles(storage, tuple(files), shares)) if files else []
-    documents = [json.loads(text) for text in texts]
+    documents = engine.tasks(0, result.bytes).documents(storage, shares, CheckFiles(storage, tuple(files), shares))
+    checked = [one for one in documents if isinstance(one, Checked)]
     result.checks = 4 * len(files)
-    found = [problem for one in documents for problem in one["problems"]]
+    found = [problem for one in checked for problem in one.problems]
     result.problems = found or unreadable
     if not result.problems:
-        result.problems += _counts(storage, documents, snapshot)
+        result.problems += _counts(storage, checked, snapshot)
         result.checks += 1 + len({file.owner for file in snapshot.files_of(FileKind.INDEX)})
     if totals and snapshot.constraints and not result.problems:
         result.problems += _totals(engine, storage, snapshot)
@@ -121,7 +120,7 @@ def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes 
     return result
 
 
-def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Snapshot) -> Iterator[str]:
+def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) -> Iterator[str]:
     """Whether the numbers of rows fit together."""
     dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
     alive, ids = 0, 0
@@ -132,10 +131,10 @@ def _counts(storage: Storage, documents: Iterable[dict[str, Any]], snapshot: Sna
     if alive != snapshot.rows:
         yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
     sums = {owner: [0, 0] for owner in _needed_indexes(snapshot)}
-    for one in documents:
-        if one["kind"] == "index":
-            found = sums.setdefault(one["owner"], [0, 0])
-            found[0], found[1] = found[0] + one["rows"], found[1] + one["ids"]
+    for one in checked:
+        if one.kind == FileKind.INDEX:
+            found = sums.setdefault(one.owner, [0, 0])
+            found[0], found[1] = found[0] + one.rows, found[1] + one.ids
     for owner, (rows, own_ids) in sums.items():
         if rows != snapshot.rows:
             yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."

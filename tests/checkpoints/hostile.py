@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from dc_engine.verdict import Verdict
+from dc_engine.verdict import Dependencies, DependencyVerdict, LostDependency, Verdict
 from tests.checkpoints.verdicts import RULES, pair, verdict
 
 ATTACKS = {
@@ -41,16 +41,18 @@ def hostile(texts: dict[str, str] = ATTACKS) -> Verdict:
         for name, text in texts.items()
     ]
     watched = [
-        {"id": f"dependency {name} {text}", "class": text, "formula": f"not {text}", "since": text}
+        DependencyVerdict(f"dependency {name} {text}", text, f"text of {name}: {text}", f"not {text}", since=text)
         for name, text in texts.items()
     ]
+    example, instead = rules[0].samples[0], [{"id": text, "text": text} for text in texts.values()]
+    lost = [LostDependency(**asdict(one), violations=2, example=example, instead=instead) for one in watched[:2]]
     everything = " ".join(text[:60] for text in texts.values())
     return replace(
         found,
         table=f"table {everything}",
         load_id=f"load {everything}",
         constraints=rules,
-        dependencies={"watched": watched, "invalidated": watched[:2], "added": [], "valid": len(watched)},
+        dependencies=Dependencies(watched=watched, invalidated=lost),
         notes=[f"note of {name}: {text}" for name, text in texts.items()],
         replaced=True,
     )

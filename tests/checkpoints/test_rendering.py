@@ -17,9 +17,9 @@ from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintT
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from airflow_dc_provider.checkpoints.rendering import WHAT_IS_JUDGED
 from airflow_dc_provider.report import plain
-from dc_engine.verdict import MASKED, Verdict
+from dc_engine.verdict import MASKED, Dependencies, DependencyVerdict, LostDependency, Verdict
 from tests.checkpoints.hostile import ATTACKS, TAME, hostile
-from tests.checkpoints.verdicts import RULES, pair, verdict
+from tests.checkpoints.verdicts import RULES, SAMPLES, pair, verdict
 
 pytestmark = pytest.mark.xdist_group("gx")
 VOID = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source"}
@@ -230,7 +230,7 @@ class TestAPageOfARun:
         [
             ({"max_new_violations": 40}, "40 new violations."),
             ({"max_violating_rows": 1}, "1 violating row."),
-            ({"max_violating_rows": "0.5%"}, "violations by 0.5% of its rows."),
+            ({"max_violating_rows": "0.5%"}, "violations by 0.5% of the load's rows."),
             ({"max_new_violations": 1, "nulls": "equal"}, "1 new violation; NULL equals NULL."),
         ],
     )
@@ -244,17 +244,21 @@ class TestAPageOfARun:
         assert "Passed over because of a NULL: 1,200 rows" in row_of(found["run"], "phone_is_unique")[1].text
 
     def test_dependencies_say_whether_they_hold(self, tmp_path):
-        holds = {"id": "fd-1", "class": "fd", "formula": "not (t.a = s.a and t.b != s.b)", "since": "sunday"}
-        lost = {"id": "fd-2", "class": "fd", "formula": "not (t.a = s.a and t.c != s.c)", "severity": "error"}
-        found = {"watched": [holds, lost], "invalidated": [lost], "added": [], "valid": 1}
-        page = pages(verdict(dependencies=found), tmp_path)["run"]
+        holds = DependencyVerdict("fd-1", "fd", "a -> b", "not (t.a = s.a and t.b != s.b)", since="sunday")
+        instead = [{"id": "fd-3", "text": "a, b -> c"}]
+        fallen = ("fd-2", "fd", "a -> c", "not (t.a = s.a and t.c != s.c)")
+        lost = LostDependency(*fallen, severity="error", violations=2, example=SAMPLES[0], instead=instead)
+        page = pages(verdict(dependencies=Dependencies(watched=[holds], invalidated=[lost])), tmp_path)["run"]
         assert row_of(page, "fd-1")[1].text == (
-            "fd-1 severity warn not (t.a = s.a and t.b != s.b) "
+            "fd-1 severity warn a -> b not (t.a = s.a and t.b != s.b) "
             "A dependency of class fd, found in the data. It has held since load sunday."
         )
         assert row_of(page, "fd-1")[2].text == "holds load monday, snapshot 1"
-        assert row_of(page, "fd-2")[1].text.endswith("found in the data. The load invalidated it.")
-        assert row_of(page, "fd-2")[2].text.startswith("no longer holds")
+        assert row_of(page, "fd-2")[1].text == (
+            "fd-2 a -> c not (t.a = s.a and t.c != s.c) A dependency of class fd, found in the data. "
+            "The load invalidated it. What holds instead: a, b -> c."
+        )
+        assert row_of(page, "fd-2")[2].text.startswith("no longer holds: 2 violations")
 
     def test_what_cannot_be_judged_says_why_as_text(self, folder, open_context, monkeypatch):
         export_checkpoint(verdict(), folder)

@@ -21,7 +21,6 @@ from dc_engine.constraints.model import Column, Constant, Constraint, Op, Predic
 from dc_engine.constraints.normalise import meaning
 from dc_engine.constraints.printer import formula, print_bodies, quote_name
 from dc_engine.errors import ConstraintError
-from dc_engine.verdict import within
 from tests.checkpoints.test_builtin import COLUMNS, CONSTRAINTS, SCHEMA, TABLES, TYPES, check, constraint
 from tests.constraints.strategies import any_name
 from tests.detection.oracle import violations_by_row
@@ -370,7 +369,7 @@ EXPECTATIONS = [
 def broken(constraint: Constraint, table: list[dict[str, Any]]) -> bool:
     """Whether a table, loaded at once, breaks a constraint."""
     total, by_row = violations_by_row(constraint, [], table)
-    return not within(constraint.tolerance, new_violations=total, violating_rows=len(by_row), load_rows=len(table))
+    return not constraint.tolerance.allows(new_violations=total, violating_rows=len(by_row), load_rows=len(table))
 
 
 @settings(max_examples=20)

@@ -6,7 +6,7 @@ from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.printer import formula
-from dc_engine.verdict import ConstraintVerdict, Verdict, decide
+from dc_engine.verdict import ConstraintVerdict, Dependencies, Verdict, decide
 
 RULES: list[dict[str, Any]] = [
     {"name": "zip_decides_city", "fd": "zip -> city", "description": "A zip code lies in one city."},
@@ -35,7 +35,7 @@ def verdict(
     rules: list[dict[str, Any]] = RULES,
     broken: dict[str, int] | None = None,
     samples: list[dict[str, Any]] | None = None,
-    dependencies: dict[str, Any] | None = None,
+    dependencies: Dependencies | None = None,
     rows: int = 1000,
 ) -> Verdict:
     """The verdict of a load that brought ``broken[rule]`` new violations of a rule."""
@@ -43,23 +43,21 @@ def verdict(
     constraints = []
     for one in load_constraints({"version": 1, "table": table, "constraints": rules}).constraints:
         new = found.get(one.name, 0)
-        tolerance = one.tolerance
-        share = tolerance.max_violating_share
-        limit = tolerance.max_violating_rows if share is None else share * rows
+        tolerance: dict[str, Any] = one.tolerance.written
         constraints.append(
             ConstraintVerdict(
                 name=one.name,
                 kind=one.kind,
                 formula=formula(one),
                 severity=one.severity,
-                passed=new <= (limit if limit is not None else tolerance.max_new_violations or 0),
+                passed=one.tolerance.allows(new_violations=new, violating_rows=new, load_rows=rows),
                 new_violations=new,
                 removed_violations=0,
                 total_violations=new,
                 violating_rows=new,
                 skipped_null_rows=0,
-                max_new_violations=tolerance.max_new_violations,
-                max_violating_rows=tolerance.max_violating_rows if share is None else f"{share * 100:f}%",
+                max_new_violations=tolerance.get("max_new_violations"),
+                max_violating_rows=tolerance.get("max_violating_rows"),
                 nulls=one.nulls,
                 description=one.description,
                 samples=(samples or SAMPLES) if new else [],
@@ -72,9 +70,9 @@ def verdict(
         load_id=load_id,
         snapshot=snapshot,
         replayed=False,
-        decision=decide(constraints),
+        decision=decide(constraints, dependencies or Dependencies()),
         rows={"inserted": rows, "deleted": 0, "total": rows * snapshot},
         constraints=constraints,
-        dependencies=dependencies or {"invalidated": [], "added": [], "valid": 0},
+        dependencies=dependencies or Dependencies(),
         seconds={"total": 1.0},
     )

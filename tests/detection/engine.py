@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.constraints.model import ConstraintSet, microseconds
+from dc_engine.detection.documents import Failed, from_text
 from dc_engine.detection.encode import Spread
 from dc_engine.detection.plan import make_plan, with_zones
 from dc_engine.detection.rows import take_rows
 from dc_engine.detection.sizing import make_work
-from dc_engine.detection.staging import ROW_HASHES, Staged, gather, raise_from, stage_rows
+from dc_engine.detection.staging import ROW_HASHES, Staged, gather, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
 from dc_engine.judging import Findings, add_up
 from dc_engine.request import Changes, Request
@@ -81,10 +82,10 @@ class Engine:
         chunks = list(Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})]))
         facts = list(_by_task(chunks, work.probe_tasks, Probe(work)))
         reported = list(_by_task(facts, work.report_tasks, ReportStep(work)))
-        documents = [json.loads(text) for batch in reported for text in batch.column(0).to_pylist()]
+        documents = [from_text(text) for batch in reported for text in batch.column(0).to_pylist()]
         for document in documents:
-            if document["kind"] == "error":
-                raise_from(document)
+            if isinstance(document, Failed):
+                raise document.error
         findings, files = add_up(documents, len(self.plan.constraints))
         for file in files:
             self.index_files[file.owner] = (*self.index_files.get(file.owner, ()), file)

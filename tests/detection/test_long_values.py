@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.codes import take
+from dc_engine.detection.documents import Failed
 from dc_engine.detection.plan import make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.sizing import make_work
-from dc_engine.detection.work import received, send
+from dc_engine.detection.work import received, send, tell
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import GROUP_BYTES, Builder, Reader, bytes_a_row, in_parts, store_parquet
 from dc_engine.state.storage import Storage
@@ -95,10 +96,10 @@ def test_a_run_of_long_values_is_several_files_that_are_found_as_one() -> None:
 def test_messages_are_read_where_they_lie_and_after_documents_of_any_length() -> None:
     rows = texts(10)
     for text in ("", "a", "ab", "abc"):
-        batches = [send(0, "document", {"text": text}), send(1, "rows", rows.select(["x"])), send(2, "rows", rows)]
+        batches = [tell(Failed("DcError", text, "")), send(1, "rows", rows.select(["x"])), send(2, "rows", rows)]
         (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
         document, short, long = received([batch])
-        assert document.document == {"text": text}
+        assert document.document == Failed("DcError", text, "")
         assert short.payload.address % 8 == 0
         assert (short.table, long.table) == (rows.select(["x"]), rows)
         assert len(long.payload) < rows.nbytes // 2  # long values are compressed on their way

@@ -99,9 +99,9 @@ TINY = {
     "work._LONG_ROW": -1,
     "staging.ROW_GROUP": 2,
     "staging._FILE_BYTES": 1,
-    "unit.MOST_NAMED": 1,
+    "consumers._MOST_NAMED": 1,
     "unit.MOST_ROW_IDS": 1,
-    "unit._ROWS_PER_REPORT": 2,
+    "consumers._ROWS_PER_REPORT": 2,
 }
 """Sizes at which work, files and lists are cut. So small, a handful of rows is cut as millions are."""
 _numbers = itertools.count()

@@ -197,12 +197,12 @@ def test_notes_are_logged(failing):
         ({"max_new_violations": 0}, "0 new violations"),
         ({"max_new_violations": 1}, "1 new violation"),
         ({"max_new_violations": None, "max_violating_rows": 5}, "5 violating rows"),
-        ({"max_new_violations": None, "max_violating_rows": "0.1%"}, "0.1% of the load's rows"),
+        ({"max_new_violations": None, "max_violating_rows": "0.1%"}, "violations by 0.1% of the load's rows"),
     ],
 )
 def test_tolerances(failing, tolerance, words):
     failing["constraints"][0] |= tolerance
-    assert tolerated(Verdict.from_dict(failing).constraints[0]) == words
+    assert tolerated(Verdict.from_dict(failing).constraints[0].tolerance) == words
 
 
 def test_a_rule_without_examples_is_still_told(failing):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any, cast, get_args
 
 from dc_engine.constraints import building, sugar
@@ -252,17 +251,7 @@ def _constraint_mapping(constraint: Constraint) -> dict[str, Any]:
         "nulls": constraint.nulls,
         "severity": constraint.severity,
     }
-    tolerance = constraint.tolerance
-    if tolerance.max_violating_share is not None:
-        entry["max_violating_rows"] = f"{_percent(tolerance.max_violating_share)}%"
-    elif tolerance.max_violating_rows is not None:
-        entry["max_violating_rows"] = tolerance.max_violating_rows
-    else:
-        entry["max_new_violations"] = tolerance.max_new_violations
+    entry |= constraint.tolerance.written
     if constraint.description:
         entry["description"] = constraint.description
     return entry
-
-
-def _percent(share: Decimal) -> str:
-    return format(share * 100, "f")

@@ -91,6 +91,32 @@ class Tolerance:
     max_violating_share: Decimal | None = None
     """Share of the load's rows, 0 to 1 (written as ``max_violating_rows: "0.1%"``)."""
 
+    @staticmethod
+    def of(max_new_violations: int | None, max_violating_rows: int | str | None) -> Tolerance:
+        """The tolerance that these two say, of which one is set; as constraint files and verdicts write them."""
+        if isinstance(max_violating_rows, str):
+            return Tolerance(None, max_violating_share=Decimal(max_violating_rows.rstrip("%")) / 100)
+        if max_violating_rows is not None:
+            return Tolerance(None, max_violating_rows=max_violating_rows)
+        return Tolerance(max_new_violations or 0)
+
+    @property
+    def written(self) -> dict[str, int | str]:
+        """The one key of the two, with its value: the inverse of ``of``."""
+        if self.max_violating_share is not None:
+            return {"max_violating_rows": f"{(self.max_violating_share * 100).normalize():f}%"}
+        if self.max_violating_rows is not None:
+            return {"max_violating_rows": self.max_violating_rows}
+        return {"max_new_violations": self.max_new_violations or 0}
+
+    def allows(self, *, new_violations: int, violating_rows: int, load_rows: int) -> bool:
+        """Whether what a load brought is within it."""
+        if self.max_violating_rows is not None:
+            return violating_rows <= self.max_violating_rows
+        if self.max_violating_share is not None:
+            return violating_rows <= self.max_violating_share * load_rows
+        return new_violations <= (self.max_new_violations or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Constraint:

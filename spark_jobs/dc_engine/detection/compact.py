@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
+from dc_engine.detection.documents import Written, as_batch, failed
 from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import IndexPlan, Plan
 from dc_engine.detection.resolve import added_up, identity_codes, store_lines
@@ -162,14 +162,9 @@ class Compact:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    documents = self._merged(self.merges[number])
+                    yield as_batch([Written(file) for file in self.merges[number].run(self.storage)])
                 except DcError as error:
-                    documents = [{"kind": "error", **error.to_dict()}]
-                texts = pa.array([json.dumps(one) for one in documents], pa.string())
-                yield pa.RecordBatch.from_pydict({"document": texts})
-
-    def _merged(self, merge: Merge) -> list[dict[str, Any]]:
-        return [{"kind": "run", "file": asdict(file)} for file in merge.run(self.storage)]
+                    yield as_batch([failed(error)])
 
 
 def merge_entries(merge: RunsMerge, entries: pa.Table) -> pa.Table:

@@ -6,7 +6,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dc_engine.detection.codes import whole
+from dc_engine.detection.documents import Document, Listed, ViolatingRows
 from dc_engine.detection.listing import masked, merge_listings
 from dc_engine.detection.shown import json_rows
 from dc_engine.state.files import DataFile, FileKind
@@ -41,29 +42,17 @@ class Report:
         """Rows with violations that a probe counted."""
         self._rows[constraint].append(rows)
 
-    def finish(self, names: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+    def finish(self, names: Mapping[int, str]) -> Iterator[Document]:
         """Write everything, and say what was written."""
         for number, listings in sorted(self._listings.items()):
             found = masked(merge_listings(listings, max(self.max_listed, self.max_samples)), self.mask)
             listing = found.slice(0, self.max_listed)
             file = self._write(FileKind.VIOLATIONS, names[number], listing) if listing.num_rows else None
-            yield {
-                "kind": "listed",
-                "constraint": number,
-                "file": asdict(file) if file else None,
-                "samples": self._samples(found),
-            }
+            yield Listed(number, self._samples(found), file)
         for number, tables in sorted(self._rows.items()):
             rows = _sum_by_row(tables)
             file = self._write(FileKind.VIOLATING_ROWS, names[number], rows)
-            worst = rows.slice(0, self.max_samples).to_pylist()
-            yield {
-                "kind": "rows",
-                "constraint": number,
-                "file": asdict(file),
-                "count": rows.num_rows,
-                "worst": worst,
-            }
+            yield ViolatingRows(number, rows.num_rows, rows.slice(0, self.max_samples).to_pylist(), file)
 
     def _write(self, kind: FileKind, name: str, table: pa.Table) -> DataFile:
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:60]

@@ -6,24 +6,22 @@ oldest go first. With ``replace``, an insert of a key that is still present dele
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import codes_of, combine, whole
+from dc_engine.detection.documents import Deleted, Document, Failed, as_batch, failed
 from dc_engine.detection.encode import GONE
 from dc_engine.detection.plan import ROW_HASH, Group, Plan
 from dc_engine.detection.rows import ROW_ID, schema_mark, take_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries
 from dc_engine.detection.shown import MOST_OF_NAME, json_rows
-from dc_engine.detection.steps import PASSED_ON
-from dc_engine.detection.work import Work, received
+from dc_engine.detection.work import DOCUMENT, Work, received
 from dc_engine.errors import DcError
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import parquet_bytes, store_parquet
@@ -55,20 +53,20 @@ class Resolve:
         try:
             documents = list(self._documents(batches))
         except DcError as error:
-            documents = [{"kind": "error", **error.to_dict()}]
-        yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
+            documents = [failed(error)]
+        yield as_batch(documents)
 
-    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Document]:
         roles: dict[str, list[pa.Table]] = defaultdict(list)
         for message in received(batches):
-            if message.kind not in PASSED_ON:
+            if message.kind != DOCUMENT:
                 roles[message.kind].append(message.table)
-            elif message.kind == "error":
-                yield {"kind": "error", **message.document}
+            elif isinstance(message.document, Failed):
+                yield message.document
         if roles:
             yield self._resolved({role: pa.concat_tables(tables) for role, tables in roles.items()})
 
-    def _resolved(self, roles: Mapping[str, pa.Table]) -> dict[str, Any]:
+    def _resolved(self, roles: Mapping[str, pa.Table]) -> Deleted:
         work, plan = self.work, self.work.plan
         nothing = next(iter(roles.values())).slice(0, 0)
         gone, new = roles.get(f"{GONE}both", nothing), roles.get("both", nothing)
@@ -89,14 +87,8 @@ class Resolve:
             work.storage, work.load, work.load, pa.concat_tables(one for one in tables if one.num_columns)
         )
         named = missing.slice(0, MOST_NAMED).select(plan.key or plan.columns)
-        return {
-            "kind": "deletes",
-            "file": asdict(file),
-            "deleted": len(match.delete),
-            "replaced": len(match.replaced),
-            "missing": missing.num_rows,
-            "named": json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME),
-        }
+        shown = json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME)
+        return Deleted(file, len(match.delete), len(match.replaced), missing.num_rows, shown)
 
     def _match(self, gone: pa.Table, new: pa.Table) -> _Match:
         work = self.work

@@ -17,6 +17,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.detection.documents import Failed, failed
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, schema_mark
 from dc_engine.detection.shown import MOST_OF_NAME
@@ -27,7 +28,6 @@ from dc_engine.state.storage import Storage
 
 ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
 CHANGE_TYPE = "_change_type"
-_KINDS = ("inserted", "deleted")
 FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
 """The columns that a change data feed adds to those of the table."""
 _DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
@@ -52,7 +52,12 @@ class Staged:
     partition: int
     inserted: Part
     deleted: Part
-    error: dict[str, str] | None = None
+    error: Failed | None = None
+
+    @property
+    def shares(self) -> tuple[Part, Part]:
+        """The inserted and the deleted rows."""
+        return self.inserted, self.deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def stage_rows(
         _add_rows(inserted, deleted, columns, batches)
         return Staged(partition, inserted.finish(), deleted.finish())
     except DcError as error:
-        return Staged(partition, inserted.so_far, deleted.so_far, error.to_dict())
+        return Staged(partition, inserted.so_far, deleted.so_far, failed(error))
 
 
 def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> None:
@@ -231,37 +236,42 @@ def gather(
 
     An error among it is raised, and what all tasks wrote is removed.
     """
-    parts = sorted(map(json.loads, documents), key=lambda one: one["partition"])
-    for failed in (part for part in parts if part["error"]):
+    parts = sorted(map(_staged, documents), key=lambda one: one.partition)
+    for failure in (part.error for part in parts if part.error):
         if storage:
-            for file in (file for part in parts for kind in _KINDS for file in part[kind]["files"]):
-                storage.remove(file["path"])
-        raise_from(failed["error"])
+            for file in (file for part in parts for share in part.shares for file in share.files):
+                storage.remove(file.path)
+        raise failure.error
     files: list[list[DataFile]] = []
     counts: list[int] = []
     marks: list[str] = []
-    for kind, first_id in zip(_KINDS, (load << LOAD_BITS, 0), strict=True):
-        files.append(_numbered([data_file(file) for part in parts for file in part[kind]["files"]], first_id))
-        counts.append(sum(part[kind]["rows"] for part in parts))
-        sums = [sum(part[kind]["sums"][place] for part in parts) % 2**64 for place in range(len(ROW_HASHES))]
-        marks += [str(counts[-1]), *(f"{one:016x}" for one in sums)] if kind == "inserted" or counts[-1] else []
+    for place, first_id in enumerate((load << LOAD_BITS, 0)):
+        shares = [part.shares[place] for part in parts]
+        files.append(_numbered([file for share in shares for file in share.files], first_id))
+        counts.append(sum(share.rows for share in shares))
+        sums = [sum(share.sums[lane] for share in shares) % 2**64 for lane in range(len(ROW_HASHES))]
+        marks += [str(counts[-1]), *(f"{one:016x}" for one in sums)] if place == 0 or counts[-1] else []
     names = "|".join(
         sorted(f"{name.lower()}:{spark_type}" for name, spark_type in columns if name.lower() not in FEED_COLUMNS)
     )
     return StagedLoad(files[0], files[1], counts[0], counts[1], "-".join([*marks, _short(names)]))
 
 
+def _staged(text: str) -> Staged:
+    """What one task says that it staged."""
+    document = json.loads(text)
+    inserted, deleted = (
+        Part([data_file(file) for file in one["files"]], one["rows"], one["sums"])
+        for one in (document["inserted"], document["deleted"])
+    )
+    failure = document["error"]
+    return Staged(document["partition"], inserted, deleted, Failed(**failure) if failure else None)
+
+
 def _numbered(files: Sequence[DataFile], first_id: int) -> list[DataFile]:
     """The files with the ids of their first rows, one after the other."""
     starts = accumulate((file.rows for file in files), initial=first_id)
     return [replace(file, first_row_id=start) for file, start in zip(files, starts, strict=False)]
-
-
-def raise_from(document: dict[str, str]) -> None:
-    """Raise an error that a worker wrote down."""
-    from dc_engine import errors
-
-    raise getattr(errors, document["type"])(document["message"], hint=document["hint"])
 
 
 def _short(text: str) -> str:

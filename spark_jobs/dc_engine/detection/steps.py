@@ -6,32 +6,29 @@ only what its messages name is committed: a task that Spark runs twice changes n
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from dc_engine.detection.codes import whole
+from dc_engine.detection.consumers import LISTING, VIOLATING
 from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.documents import Document, SkippedRows, as_batch, failed
 from dc_engine.detection.encode import encode, skipped_null_rows, with_hash
 from dc_engine.detection.plan import Group
 from dc_engine.detection.report import Report
 from dc_engine.detection.rows import ROW_ID, read_group
 from dc_engine.detection.unit import probe_unit
-from dc_engine.detection.work import Work, received, send
+from dc_engine.detection.work import DOCUMENT, Work, received, send, tell
 from dc_engine.errors import DcError
 from dc_engine.state.parquet import Reader, in_parts
 
-DOCUMENT_SCHEMA = "document string"
 WHOLE = "whole"
 """A message to the probe of a group without key, to take all rows of the load."""
 _MESSAGE_BYTES = 2 * 2**20
 """Larger messages would be large objects in the JVM, for which its heap grows."""
-PASSED_ON = ("error", "skipped")
-"""Messages of the first step that go on to the driver as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Encode:
                 try:
                     yield from self._encode(task)
                 except DcError as error:
-                    yield send(0, "error", error.to_dict())
+                    yield tell(failed(error))
 
     def _encode(self, task: int) -> Iterator[pa.RecordBatch]:
         work = self.work
@@ -59,11 +56,11 @@ class Encode:
                 task_of = work.task_of(chunk.group, chunk.unit)
                 for part in in_parts(chunk.rows, _MESSAGE_BYTES):
                     yield send(task_of, chunk.role, part, number=chunk.group, unit=chunk.unit)
-        yield send(0, "skipped", {"rows": list(skipped.items())})
+        yield tell(SkippedRows(list(skipped.items())))
         for group in work.plan.groups if task == 0 else ():
             if group.indexes and not group.indexes[0].key:
                 for share in range(work.spread[group.number].shares):
-                    yield send(work.task_of(group.number, share), WHOLE, {}, number=group.number, unit=share)
+                    yield send(work.task_of(group.number, share), WHOLE, b"", number=group.number, unit=share)
 
 
 def pieces(work: Work, columns: Sequence[str], tasks: int = 1, task: int = 0) -> Iterator[tuple[pa.Table, str]]:
@@ -93,14 +90,14 @@ class Probe:
         try:
             yield from self._probe(batches)
         except DcError as error:
-            yield send(0, "error", error.to_dict())
+            yield tell(failed(error))
 
     def _probe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         units: dict[tuple[int, int], dict[str, list[pa.Table]]] = defaultdict(lambda: defaultdict(list))
         whole_units: list[tuple[int, int]] = []
         for message in received(batches):
-            if message.kind in PASSED_ON:
-                yield send(0, message.kind, message.document)
+            if message.kind == DOCUMENT:
+                yield tell(message.document)
             elif message.kind == WHOLE:
                 whole_units.append((message.number, message.unit))
             else:
@@ -137,21 +134,21 @@ class ReportStep:
     work: Work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        documents: list[dict[str, Any]] = []
+        documents: list[Document] = []
         try:
             documents.extend(self._documents(batches))
         except DcError as error:  # what was written before is told as well, so that the driver can remove it
-            documents.append({"kind": "error", "constraint": 0, **error.to_dict()})
-        yield pa.RecordBatch.from_pydict({"document": [json.dumps(one) for one in documents]})
+            documents.append(failed(error))
+        yield as_batch(documents)
 
-    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    def _documents(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Document]:
         work = self.work
         report = Report(work.storage, work.load, work.max_listed, work.max_samples, work.mask)
         for message in received(batches):
-            if message.kind == "listed":
+            if message.kind == LISTING:
                 report.add_listing(message.number, message.table)
-            elif message.kind == "rows":
+            elif message.kind == VIOLATING:
                 report.add_rows(message.number, message.table)
             else:
-                yield {"kind": message.kind, "constraint": message.number, **message.document}
+                yield message.document
         yield from report.finish({one.number: one.name for one in work.plan.constraints})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow as pa
 from dc_engine.detection.codes import whole
 from dc_engine.detection.comparable import is_months
 from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.documents import Written, as_batch
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
 from dc_engine.detection.sources import column_types, kept_name
@@ -85,4 +85,4 @@ class WriteRows:
             return
         rows = canonical(pa.Table.from_batches(tables)).rename_columns([ROW_ID, *self.columns, ROW_HASH])
         file = write_rows(self.storage, rows)
-        yield pa.RecordBatch.from_pydict({"document": [json.dumps({"kind": "rows", "file": asdict(file)})]})
+        yield as_batch([Written(file)])

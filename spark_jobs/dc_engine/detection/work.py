@@ -7,14 +7,13 @@ rows instead of one for each row of the load, whatever the columns and their typ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.detection.documents import Document, from_text, to_text
 from dc_engine.detection.encode import GONE, UNDO, Spread
 from dc_engine.detection.plan import Group, IndexPlan, Plan
 from dc_engine.state.files import DataFile
@@ -122,16 +121,23 @@ class Message:
         return pa.ipc.open_stream(self.payload).read_all()
 
     @property
-    def document(self) -> dict[str, Any]:
-        """The payload as a JSON document."""
-        return json.loads(self.payload.to_pybytes())
+    def document(self) -> Document:
+        """The payload as a document."""
+        return from_text(self.payload.to_pybytes())
 
 
-def send(
-    task: int, kind: str, content: pa.Table | Mapping[str, Any], *, number: int = 0, unit: int = 0
-) -> pa.RecordBatch:
+DOCUMENT = "document"
+"""The kind of message that goes on to the driver as it is."""
+
+
+def tell(document: Document) -> pa.RecordBatch:
+    """A message for the driver."""
+    return send(0, DOCUMENT, to_text(document).encode())
+
+
+def send(task: int, kind: str, content: pa.Table | bytes, *, number: int = 0, unit: int = 0) -> pa.RecordBatch:
     """A message as Spark takes it."""
-    payload = _stream(content) if isinstance(content, pa.Table) else pa.py_buffer(json.dumps(content).encode())
+    payload = _stream(content) if isinstance(content, pa.Table) else pa.py_buffer(content)
     facts = [
         pa.array([fact], field.type) for fact, field in zip((task, kind, number, unit), _ARROW_SCHEMA, strict=False)
     ]

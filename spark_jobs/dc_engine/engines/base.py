@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,8 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dc_engine.detection.documents import Document, Failed, file_of, from_text
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.staging import StagedLoad, raise_from
+from dc_engine.detection.staging import StagedLoad
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
@@ -90,15 +90,14 @@ class Tasks(ABC):
         Each further step runs in so many tasks; a message goes to the task that it names.
         """
 
-    def documents(self, storage: Storage, count: int, first: Step, *further: tuple[int, Step]) -> list[dict[str, Any]]:
-        """The same, parsed. An error among them is raised, and what the others wrote is removed."""
-        documents = [json.loads(text) for text in self.run(count, first, *further)] if count else []
-        for error in documents:
-            if error["kind"] == "error":
-                for document in documents:
-                    if document.get("file"):
-                        storage.remove(document["file"]["path"])
-                raise_from(error)
+    def documents(self, storage: Storage, count: int, first: Step, *further: tuple[int, Step]) -> list[Document]:
+        """The same, read. An error among them is raised, and what the others wrote is removed."""
+        documents = [from_text(text) for text in self.run(count, first, *further)] if count else []
+        for failure in documents:
+            if isinstance(failure, Failed):
+                for file in filter(None, map(file_of, documents)):
+                    storage.remove(file.path)
+                raise failure.error
         return documents
 
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.detection.documents import DOCUMENT_SCHEMA
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, row_hash, spark_errors
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, Stage, StagedLoad, gather, stage_rows
-from dc_engine.detection.steps import DOCUMENT_SCHEMA
 from dc_engine.detection.work import MESSAGE_SCHEMA
 from dc_engine.engines.base import Engine, Here, Staging, Step, Tasks
 from dc_engine.engines.comparing import differences

@@ -6,19 +6,18 @@ have more rows (those of the load that is being applied), but it must have all t
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
+from dc_engine.detection.documents import DOCUMENT_SCHEMA, file_of, from_text
 from dc_engine.detection.plan import ROW_HASH, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, kept_name, read_changes, row_hash
 from dc_engine.detection.staging import ROW_HASHES
-from dc_engine.detection.steps import DOCUMENT_SCHEMA
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
 from dc_engine.errors import ChangesError, SchemaError
 from dc_engine.request import Changes
-from dc_engine.state.files import DataFile, FileKind, data_file
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
@@ -46,7 +45,7 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     chosen = joined.select(*[f.col(name) for name in names])
     parts = math.ceil(max(snapshot.rows, 1) / _FILE_ROWS)
     written = chosen.repartition(parts).mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
-    files = [data_file(json.loads(row["document"])["file"]) for row in written]
+    files = list(filter(None, (file_of(from_text(row["document"])) for row in written)))
     found = sum(file.rows for file in files)
     if found != snapshot.rows:
         for file in files:

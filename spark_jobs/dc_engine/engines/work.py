@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from dc_engine.detection.compact import Compact, Merge
+from dc_engine.detection.documents import Deleted, Document, Written
 from dc_engine.detection.resolve import Resolve
 from dc_engine.detection.sizing import encoders, size_of
 from dc_engine.detection.steps import Encode, Probe, ReportStep
 from dc_engine.detection.work import Work
 from dc_engine.engines.base import Engine, Here
-from dc_engine.state.files import DataFile, data_file
+from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
 log = logging.getLogger("airflow_dc_provider.engine")
-Documents = list[dict[str, Any]]
 
 
-def detect(engine: Engine, work: Work) -> Documents:
+def detect(engine: Engine, work: Work) -> list[Document]:
     """Run a change through encode, probe and report; returns the report's documents."""
     tasks, count = engine.tasks(*size_of(work)), encoders(work)
     where = "in the driver" if isinstance(tasks, Here) else "by Spark's workers"
@@ -28,11 +27,12 @@ def detect(engine: Engine, work: Work) -> Documents:
     return tasks.documents(work.storage, count, *steps)
 
 
-def resolve(engine: Engine, work: Work, rows: Sequence[DataFile]) -> Documents:
+def resolve(engine: Engine, work: Work, rows: Sequence[DataFile]) -> list[Deleted]:
     """Find the rows that a load deletes."""
     tasks, count = engine.tasks(*size_of(work)), encoders(work)
     step = Resolve(work, tuple(rows), threads=isinstance(tasks, Here))
-    return tasks.documents(work.storage, count, Encode(work, count), (work.probe_tasks, step))
+    documents = tasks.documents(work.storage, count, Encode(work, count), (work.probe_tasks, step))
+    return [one for one in documents if isinstance(one, Deleted)]
 
 
 def compact(engine: Engine, storage: Storage, merges: Sequence[Merge]) -> list[DataFile]:
@@ -40,4 +40,4 @@ def compact(engine: Engine, storage: Storage, merges: Sequence[Merge]) -> list[D
     entries = sum(file.rows for merge in merges for file in merge.files)
     size = sum(file.size for merge in merges for file in merge.files)
     documents = engine.tasks(entries, size).documents(storage, len(merges), Compact(storage, tuple(merges)))
-    return [data_file(one["file"]) for one in documents]
+    return [one.file for one in documents if isinstance(one, Written)]

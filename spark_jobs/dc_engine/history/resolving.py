@@ -12,7 +12,7 @@ from dc_engine.detection.sizing import make_work
 from dc_engine.engines.base import Engine
 from dc_engine.engines.work import resolve
 from dc_engine.history.change import Attempt, Change
-from dc_engine.state.files import DataFile, FileKind, data_file
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
@@ -28,20 +28,19 @@ def resolved(engine: Engine, storage: Storage, base: Snapshot, plan: Plan, attem
     files = {index_id: tuple(base.files_of(FileKind.INDEX, index_id)) for index_id in part.indexes}
     work = make_work(storage, part, attempt.number, files, None, inserts=inserts, deletes=staged.deletes)
     documents = resolve(engine, work, base.files_of(FileKind.ROWS))
-    lines = [data_file(one["file"]) for one in documents]
-    found = [file for file, one in zip(lines, documents, strict=True) if one["deleted"] or one["replaced"]]
-    replaced = sum(one["replaced"] for one in documents)
-    deleted = sum(one["deleted"] for one in documents) + replaced
+    found = [one.file for one in documents if one.deleted or one.replaced]
+    replaced = sum(one.replaced for one in documents)
+    deleted = sum(one.deleted for one in documents) + replaced
     return Change(
         inserts=staged.inserts,
         deletes=found,
         rows=staged.inserted - deleted,
         turned=_ids(storage, found),
-        lines=[file for file in lines if file.rows],
+        lines=[one.file for one in documents if one.file.rows],
         deleted=deleted,
-        missing=sum(one["missing"] for one in documents),
+        missing=sum(one.missing for one in documents),
         replaced=replaced,
-        named=[row for one in documents for row in one["named"]],
+        named=[row for one in documents for row in one.named],
         scratch=staged.deletes,
     )
 

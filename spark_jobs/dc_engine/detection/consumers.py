@@ -1,0 +1,154 @@
+"""What a probe is for: whoever wants to know something of changed rows and what an index holds for them.
+
+A group of the plan shares one index, one shuffle and one read among its consumers: today the constraints that read its
+columns, and the check that keys name one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.codes import combine, whole
+from dc_engine.detection.documents import Effect, Pairs, TakenKeys
+from dc_engine.detection.frames import Frame
+from dc_engine.detection.listing import Origins, list_pairs
+from dc_engine.detection.plan import ConstraintPlan, Group
+from dc_engine.detection.probe import Blocks, Counted, count_pairs, violating_rows
+from dc_engine.detection.rows import ROW_ID
+from dc_engine.detection.shown import MOST_OF_NAME, json_rows
+from dc_engine.detection.work import Work, send, tell
+
+LISTING, VIOLATING = "listing", "violating rows"
+"""Messages for the report: violations to list, and rows with their numbers of violations."""
+_MOST_NAMED = 5
+"""How many rows an error names."""
+_ROWS_PER_REPORT = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The frames of one unit. ``gone`` has the deleted rows where ``new`` has the inserted ones.
+
+    What both meet is what the index holds without the deleted rows: a load deletes before it inserts.
+    """
+
+    new: Blocks
+    gone: Blocks
+    origins: Origins
+
+
+class Consumer(Protocol):
+    """Somebody who looks at the probes of a group."""
+
+    def asks(self, rows: pa.Table) -> np.ndarray:
+        """Which changed rows have to see what the index holds for them."""
+
+    def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:
+        """What it says of rows that come and go because an earlier attempt of the load is undone."""
+
+    def found(self, probe: Probe) -> Iterator[pa.RecordBatch]:
+        """What it says of the rows of the load."""
+
+
+def consumers_of(work: Work, group: Group) -> list[Consumer]:
+    """Everybody who looks at the probes of a group."""
+    constraints: list[Consumer] = [CountViolations(work, group, one) for one in group.constraints]
+    return [*constraints, CheckKeys(work.plan.key)] if group.identity and work.plan.key else constraints
+
+
+@dataclass(frozen=True, slots=True)
+class CountViolations:
+    """Counts the violations of one constraint, and lists some of them."""
+
+    work: Work
+    group: Group
+    constraint: ConstraintPlan
+
+    def asks(self, rows: pa.Table) -> np.ndarray:
+        """Those that can take part in a violation at all: rows with NULLs in the way ask for nothing."""
+        asking = np.zeros(rows.num_rows, bool)
+        for needed in self.constraint.null_exclusions():
+            present = np.ones(rows.num_rows, bool)
+            for name in needed:
+                if rows.column(name).null_count:
+                    present &= rows.column(name).is_valid().to_numpy()
+            asking |= present
+        return asking
+
+    def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:
+        """Only the numbers of pairs."""
+        yield from told(self.constraint, count_pairs(self.constraint, probe.new), Effect.BACK)
+        yield from told(self.constraint, count_pairs(self.constraint, probe.gone), Effect.AWAY)
+
+    def found(self, probe: Probe) -> Iterator[pa.RecordBatch]:
+        """The numbers of pairs, the violating rows, and a list of violations."""
+        work, constraint = self.work, self.constraint
+        counted = count_pairs(constraint, probe.new)
+        listing = None
+        if work.most_found and (counted.pairs_with_old or counted.pairs_among_new_twice):
+            listing = list_pairs(constraint, counted, probe.new, probe.origins, self.group.columns, work.most_found)
+        yield from told(constraint, counted, Effect.NEW)
+        yield from for_report(work, constraint, counted, probe.new, listing)
+        yield from told(constraint, count_pairs(constraint, probe.gone), Effect.REMOVED)
+
+
+def told(constraint: ConstraintPlan, counted: Counted, effect: Effect) -> Iterator[pa.RecordBatch]:
+    """How many pairs there are, for the driver."""
+    pairs = Pairs(constraint.number, effect, counted.pairs_with_old, counted.pairs_among_new_twice)
+    if pairs.with_old or pairs.among_new_twice:
+        yield tell(pairs)
+
+
+def for_report(
+    work: Work, constraint: ConstraintPlan, counted: Counted, blocks: Blocks, listing: pa.Table | None
+) -> Iterator[pa.RecordBatch]:
+    """What the report needs; rows go to it by ranges of their ids, so that no report grows with the load."""
+    number = constraint.number
+    if listing is not None and listing.num_rows:
+        yield send(number % work.report_tasks, LISTING, listing, number=number)
+    rows = violating_rows(counted, blocks, (ids_of(blocks.new_t), ids_of(blocks.new_s)))
+    if rows.num_rows and work.lists:
+        ranges = rows.column("row_id").to_numpy() // _ROWS_PER_REPORT
+        for one in np.unique(ranges):
+            part = rows.filter(pa.array(ranges == one))
+            yield send(int(number + one) % work.report_tasks, VIOLATING, part, number=number)
+
+
+def ids_of(frame: Frame) -> np.ndarray:
+    """The ids of the rows that a frame was made of."""
+    return whole(frame.table.column(ROW_ID)).to_numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckKeys:
+    """Reports keys that are inserted twice, or while they are present."""
+
+    key: tuple[str, ...]
+
+    def asks(self, rows: pa.Table) -> np.ndarray:
+        """Every row asks whether its key is taken."""
+        return np.ones(rows.num_rows, bool)
+
+    def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (a replay has seen to the keys)
+        """Nothing."""
+        yield from ()
+
+    def found(self, probe: Probe) -> Iterator[pa.RecordBatch]:
+        """The keys, if there are any."""
+        new, old = probe.new.new_t, probe.new.old_t
+        both = combine([np.concatenate([new.codes[name], old.codes[name]]) for name in self.key])
+        keys, first, place = np.unique(both[: new.size], return_index=True, return_inverse=True)
+        twice = first[np.bincount(place, new.weights, len(keys)) > 1]
+        _, new_places, old_places = np.intersect1d(both[: new.size], both[new.size :], return_indices=True)
+        if not len(twice) and not len(new_places):
+            return
+        shown = np.concatenate([twice, new_places])[:_MOST_NAMED]
+        rows = new.table.take(pa.array(new.first[shown])).select(self.key)
+        names = json_rows({name: whole(rows.column(name)) for name in self.key}, MOST_OF_NAME)
+        owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(old_places[:_MOST_NAMED])]
+        yield tell(TakenKeys(len(twice), len(new_places), names, owners))
