@@ -8,57 +8,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dc_engine.changing import index_files
-from dc_engine.detection.compact import (
-    LinesMerge,
-    Merge,
-    RowsMerge,
-    depth,
-    in_groups,
-    is_small,
-    merges_of,
-    small_files,
-    small_runs,
-)
+from dc_engine.detection.compact import LinesMerge, Merge, RowsMerge, in_groups, small_files
 from dc_engine.detection.dead import read_dead, write_dead
-from dc_engine.detection.plan import Plan
-from dc_engine.engines.base import Engine
 from dc_engine.engines.work import compact
-from dc_engine.state.drafts import Drafts
+from dc_engine.maintained.base import Ground, Maintained
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
-from dc_engine.state.storage import Storage
 
 
 def compacted(
-    engine: Engine, storage: Storage, snapshot: Snapshot, plan: Plan, drafts: Drafts, *, everything: bool = False
+    ground: Ground, snapshot: Snapshot, things: Sequence[Maintained], *, everything: bool = False
 ) -> Snapshot:
     """The snapshot with merged files: those of which there are too many, or all."""
-    chosen: list[DataFile] = []
-    merges: list[Merge] = []
-    for index_id, files in index_files(snapshot, plan).items():
-        apart = _settled(snapshot, files)
-        many = depth(apart) > 1 or sum(map(is_small, apart)) > 1
-        mine = (apart if many else []) if everything else small_runs(apart)
-        chosen += mine
-        merges += merges_of(plan, plan.indexes[index_id], mine)
-    for kind, merge in ((FileKind.ROWS, RowsMerge), (FileKind.DELETES, LinesMerge)):
-        settled = _settled(snapshot, snapshot.files_of(kind))
-        for owner in sorted({file.owner for file in settled}):  # only files of the same columns
-            mine = small_files([file for file in settled if file.owner == owner], everything=everything)
-            for group in in_groups(mine):
-                chosen += group
-                merges.append(merge(group))
-    merged = compact(engine, storage, merges)
-    drafts += merged
-    dead = small_files(_settled(snapshot, snapshot.files_of(FileKind.DEAD)), everything=everything)
+    settled = [file for file in snapshot.files if file.load != snapshot.last_change or not file.load]
+    merges = [merge for one in things for merge in one.merges(settled, everything=everything)]
+    merges += _merges_of_rows(settled, everything=everything)
+    merged = compact(ground.engine, ground.storage, merges)
+    ground.drafts.extend(merged)
+    gone = {file.path for merge in merges for file in merge.files}
+    dead = small_files([file for file in settled if file.kind is FileKind.DEAD], everything=everything)
     if dead:
-        written = write_dead(storage, 0, read_dead(storage, dead))
-        drafts += written
-        chosen, merged = [*chosen, *dead], [*merged, *written]
-    gone = {file.path for file in chosen}
+        written = write_dead(ground.storage, 0, read_dead(ground.storage, dead))
+        ground.drafts.extend(written)
+        gone |= {file.path for file in dead}
+        merged = [*merged, *written]
     return replace(snapshot, files=[*(file for file in snapshot.files if file.path not in gone), *merged])
 
 
-def _settled(snapshot: Snapshot, files: Sequence[DataFile]) -> list[DataFile]:
-    return [file for file in files if file.load != snapshot.last_change or not file.load]
+def _merges_of_rows(files: Sequence[DataFile], *, everything: bool) -> list[Merge]:
+    """How to merge files of rows and of deletes: only those of the same columns."""
+    merges: list[Merge] = []
+    for kind, merge in ((FileKind.ROWS, RowsMerge), (FileKind.DELETES, LinesMerge)):
+        mine = [file for file in files if file.kind is kind]
+        for owner in sorted({file.owner for file in mine}):
+            small = small_files([file for file in mine if file.owner == owner], everything=everything)
+            merges += [merge(group) for group in in_groups(small)]
+    return merges

@@ -7,6 +7,7 @@ from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.printer import formula
+from dc_engine.maintained.continuity import total_violations
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -17,6 +18,7 @@ _MOST_LOADS = 10
 def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[str, Any]:
     """Loads, constraints, sizes, violations: facts, and the same as text."""
     constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
+    totals = total_violations(snapshot)
     loads = snapshot.loads(storage).since()
     files = [*snapshot.files, *(file for load in loads for file in load.files)]
     facts: dict[str, Any] = {
@@ -28,7 +30,7 @@ def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[s
         "rows": snapshot.rows,
         "columns": dict(snapshot.schema),
         "constraints": [
-            {"name": one.name, "formula": formula(one), "total_violations": snapshot.totals.get(one.name, 0)}
+            {"name": one.name, "formula": formula(one), "total_violations": totals.get(one.name, 0)}
             for one in constraints
         ],
         "loads": [

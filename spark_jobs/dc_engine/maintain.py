@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from dc_engine.changing import plan_of, retracted
+from dc_engine.changing import retracted
 from dc_engine.compacting import compacted
 from dc_engine.describing import describe
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
 from dc_engine.errors import ConflictError, RequestError, StateError, did_you_mean
 from dc_engine.job import State, run
+from dc_engine.maintained.base import Ground
+from dc_engine.maintained.continuity import total_violations
+from dc_engine.maintained.everything import everything_of
 from dc_engine.masking import without_values
 from dc_engine.rebuilding import rebuilt
 from dc_engine.request import MAX_WAIT_SECONDS, Changes, check_load_id, check_number, read_source
-from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import Action
 from dc_engine.state.snapshots import Snapshot, advance, newest_number, read_current, read_snapshot, snapshot_numbers
 from dc_engine.state.storage import Storage
@@ -122,19 +124,19 @@ def _retract(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
             f"There is no load '{asked.load_id}' in the state {storage.uri}.",
             hint=did_you_mean(asked.load_id or "", [one.load_id for one in current.loads(storage).last(20)]),
         )
-    drafts = Drafts()
-    with drafts.removed_on_failure(storage):
-        snapshot = retracted(engine, storage, current, load, drafts)
-        drafts.commit(storage, snapshot)
-    removed = {name: count - snapshot.totals.get(name, 0) for name, count in current.totals.items()}
-    totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
+    ground = Ground(engine, storage)
+    with ground.drafts.removed_on_failure(storage):
+        snapshot = retracted(ground, current, load)
+        ground.drafts.commit(storage, snapshot)
+    before, after = total_violations(current), total_violations(snapshot)
+    totals = ", ".join(f"{name} {count:,}" for name, count in after.items())
     rows = f"{current.rows:,} -> {snapshot.rows:,} rows"
     return {
         "snapshot": snapshot.number,
         "load_id": load.load_id,
         "rows": {"before": current.rows, "total": snapshot.rows},
-        "total_violations": dict(snapshot.totals),
-        "removed_violations": removed,
+        "total_violations": after,
+        "removed_violations": {name: count - after.get(name, 0) for name, count in before.items()},
         "text": f"Load {load.load_id} is taken out: {rows}; snapshot {snapshot.number}; violations now: {totals}",
     }
 
@@ -151,21 +153,21 @@ def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, A
         "snapshot": number,
         "load_id": load_id,
         "rows": {"before": current.rows, "total": current.rows},
-        "total_violations": dict(current.totals),
-        "removed_violations": dict.fromkeys(current.totals, 0),
+        "total_violations": total_violations(current),
+        "removed_violations": dict.fromkeys(total_violations(current), 0),
         "text": f"Load {load_id} was taken out before, with snapshot {number}: nothing to do",
     }
 
 
 def _compact(engine: Engine, storage: Storage, current: Snapshot, _: Maintenance) -> dict[str, Any]:
-    drafts = Drafts()
-    with drafts.removed_on_failure(storage):
-        merged = compacted(engine, storage, current, plan_of(current), drafts, everything=True)
+    ground = Ground(engine, storage)
+    with ground.drafts.removed_on_failure(storage):
+        merged = compacted(ground, current, everything_of(current), everything=True)
         before, after = (len(one.files) for one in (current, merged))
         number = current.number
         if merged.files != current.files:
             number += 1
-            drafts.commit(storage, advance(current, merged, Action.COMPACT, changed=False))
+            ground.drafts.commit(storage, advance(current, merged, Action.COMPACT, changed=False))
     text = f"{before:,} files became {after:,}; snapshot {number}"
     return {"snapshot": number, "files_before": before, "files": after, "text": text}
 
@@ -208,17 +210,18 @@ def _verify(engine: Engine, storage: Storage, current: Snapshot, asked: Maintena
 
 
 def _rebuild(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    drafts = Drafts()
-    with drafts.removed_on_failure(storage):
-        snapshot = rebuilt(engine, storage, current, asked.table, drafts)
-        drafts.commit(storage, snapshot)
+    ground = Ground(engine, storage)
+    with ground.drafts.removed_on_failure(storage):
+        snapshot = rebuilt(ground, current, asked.table)
+        ground.drafts.commit(storage, snapshot)
     source = asked.table or "the rows in the state"
-    totals = ", ".join(f"{name} {count:,}" for name, count in snapshot.totals.items())
+    after = total_violations(snapshot)
+    totals = ", ".join(f"{name} {count:,}" for name, count in after.items())
     text = f"Built anew from {source}: {snapshot.rows:,} rows; snapshot {snapshot.number}; violations: {totals}"
     return {
         "snapshot": snapshot.number,
         "rows": {"before": current.rows, "total": snapshot.rows},
-        "total_violations": dict(snapshot.totals),
+        "total_violations": after,
         "text": text,
     }
 

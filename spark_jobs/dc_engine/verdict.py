@@ -149,12 +149,12 @@ class Verdict:
     table: str
     load_id: str
     snapshot: int
-    replayed: bool
-    decision: Decision
-    rows: dict[str, int]
-    constraints: list[ConstraintVerdict]
-    dependencies: Dependencies
-    seconds: dict[str, float]
+    replayed: bool = False
+    decision: Decision = "pass"
+    rows: dict[str, int] = field(default_factory=dict)
+    constraints: list[ConstraintVerdict] = field(default_factory=list)
+    dependencies: Dependencies = field(default_factory=Dependencies)
+    seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What a reader should know besides: constraints that were added or removed, tolerances that changed."""
     replaced: bool = False

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.changing import plan_of
-from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.codes import whole
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.documents import Checked, as_batch
@@ -18,7 +16,8 @@ from dc_engine.detection.rows import row_ids
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS
 from dc_engine.engines.base import Engine
 from dc_engine.errors import DcError
-from dc_engine.indexing import index_rows
+from dc_engine.maintained.base import Ground
+from dc_engine.maintained.everything import everything_of, plan_of
 from dc_engine.request import Changes
 from dc_engine.state.drafts import needed_files
 from dc_engine.state.files import DataFile, FileKind
@@ -111,9 +110,10 @@ def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes 
     if not result.problems:
         result.problems += _counts(storage, checked, snapshot)
         result.checks += 1 + len({file.owner for file in snapshot.files_of(FileKind.INDEX)})
-    if totals and snapshot.constraints and not result.problems:
-        result.problems += _totals(engine, storage, snapshot)
-        result.checks += len(snapshot.totals)
+    things = everything_of(snapshot) if totals and snapshot.constraints and not result.problems else []
+    for one in things:
+        result.problems += one.problems(Ground(engine, storage), snapshot)
+        result.checks += len(snapshot.facts[one.name])
     if table is not None and not result.problems:
         result.problems += engine.differences(storage, snapshot, table)
         result.checks += 1
@@ -140,16 +140,6 @@ def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) ->
             yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."
         elif (own_ids - ids) % 2**64:  # sums of 64-bit numbers, which run over
             yield f"The index {owner} has other rows than the state."
-
-
-def _totals(engine: Engine, storage: Storage, snapshot: Snapshot) -> Iterator[str]:
-    """Whether each constraint has as many violations as the snapshot says: all rows are checked against it anew."""
-    constraints = load_constraints(snapshot.constraints).constraints
-    counted = index_rows(engine, storage, snapshot, plan_of(snapshot), constraints).totals
-    for one in constraints:
-        found, said = counted.get(one.name, 0), snapshot.totals.get(one.name, 0)
-        if found != said:
-            yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
 
 
 def _needed_indexes(snapshot: Snapshot) -> set[str]:

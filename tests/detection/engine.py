@@ -20,7 +20,7 @@ from dc_engine.detection.rows import take_rows
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.staging import ROW_HASHES, Staged, gather, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
-from dc_engine.judging import Findings, add_up
+from dc_engine.maintained.judging import Findings, add_up
 from dc_engine.request import Changes, Request
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import parquet_bytes, store_parquet

@@ -24,7 +24,7 @@ from dc_engine.detection.documents import (
     to_text,
 )
 from dc_engine.errors import ConflictError, StateError
-from dc_engine.judging import add_up
+from dc_engine.maintained.judging import add_up
 from dc_engine.state.files import DataFile, FileKind
 
 FILE = DataFile("index/1.parquet", FileKind.INDEX, "abc", 1, 10, "00ff", 3, bounds=(-5, 7))

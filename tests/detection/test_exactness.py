@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dc_engine.detection.counting import Scan
 from dc_engine.detection.listing import MOST_ROW_IDS
 from dc_engine.detection.rows import LOAD_BITS
-from dc_engine.judging import Findings
+from dc_engine.maintained.judging import Findings
 from tests.detection.engine import Engine
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
 from tests.detection.strategies import Case, cases

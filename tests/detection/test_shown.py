@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dc_engine.detection.shown import MOST_OF_NAME, MOST_OF_ROW, MOST_OF_VALUE, json_rows
-from dc_engine.judging import bounded
+from dc_engine.maintained.judging import bounded
 from dc_engine.verdict import ConstraintVerdict
 
 

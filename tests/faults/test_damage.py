@@ -335,7 +335,7 @@ class TestClocks:
             assert damaged.gate.maintain("verify")["sound"]
             assert damaged.gate.apply(damaged.new).replayed
             damaged.gate.maintain("retract", load_id="new")
-        assert damaged.gate.current.totals == parent.totals
+        assert damaged.gate.current.facts == parent.facts
         assert damaged.gate.maintain("verify")["sound"]
 
     @pytest.mark.parametrize("year", [1999, 2099])

@@ -16,6 +16,7 @@ import pytest
 
 from dc_engine.engines.base import Tasks
 from dc_engine.errors import ConflictError
+from dc_engine.maintained.continuity import total_violations
 from dc_engine.verdict import Verdict
 from tests.faults.states import Gate, at_once, changes, history, made_rows, plain, start, totals
 from tests.inprocess import Session, Source
@@ -100,9 +101,9 @@ def possible(gate: Gate, loads: list[Given], done: list[Deed]) -> tuple[list[Giv
                 now[place : place + 1] = [given]
         sums = totals(play(now, gate.key)[0])
         seen.append((now, sums))
-        if [one.load_id for one in gate.loads] == [one.load_id for one in now] and snapshot.totals == sums:
+        if [one.load_id for one in gate.loads] == [one.load_id for one in now] and total_violations(snapshot) == sums:
             return now, sums
-    raise AssertionError(f"{gate.loads} with {snapshot.totals} is not one of {seen}")
+    raise AssertionError(f"{gate.loads} with {total_violations(snapshot)} is not one of {seen}")
 
 
 def check_verdicts(gate: Gate, verdicts: list[Verdict]) -> None:

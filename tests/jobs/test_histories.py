@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dc_engine.apply_load import apply_load
-from dc_engine.changing import plan_of
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.rows import ROW_ID, read_rows
 from dc_engine.detection.runs import ROW_IDS, find_entries
 from dc_engine.errors import ChangesError, ConstraintError, DcError, StateError
 from dc_engine.maintain import maintain
+from dc_engine.maintained.continuity import total_violations
+from dc_engine.maintained.everything import plan_of
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Builder, parquet_bytes
 from dc_engine.state.snapshots import Snapshot, read_current
@@ -172,8 +173,8 @@ class Histories(RuleBasedStateMachine):
         self._stack = ExitStack()
         self.spark = Session(random=self.random)
         # Which files a gate merges depends on their number and sizes, small here: any choice must be right.
-        for choice in ("small_runs", "small_files"):
-            self._patch(f"dc_engine.compacting.{choice}", self.some_files)
+        self._patch("dc_engine.compacting.small_files", self.some_files)
+        self._patch("dc_engine.maintained.violations.small_runs", self.some_files)
         # How many loads a snapshot holds itself, too.
         self._patch("dc_engine.state.drafts.MOST_RECENT", self.random.choice([0, 1, 3, 40]))
         self._patch("dc_engine.state.drafts._KEPT", self.random.choice([0, 1, 8]))
@@ -459,7 +460,7 @@ class Histories(RuleBasedStateMachine):
         rows, _ = play(self.loads)
         assert snapshot.rows == len(rows)
         constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
-        assert snapshot.totals == {one.name: violations(one, rows) for one in constraints}
+        assert total_violations(snapshot) == {one.name: violations(one, rows) for one in constraints}
         checked = maintain(self.spark, "verify", {"state": self.state, "totals": self.random.random() < 0.1})
         assert checked["sound"], checked["problems"]
         self._check_indexes(snapshot)

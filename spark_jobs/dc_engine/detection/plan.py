@@ -146,6 +146,12 @@ class Plan:
         types = {**self.schema, ROW_HASH: "bigint"}
         return tuple(family(types[name]) or "" for name in index.columns)
 
+    def recognising(self) -> Plan:
+        """The same plan with the index by which rows are recognised."""
+        if any(group.identity for group in self.groups):
+            return self
+        return replace(self, groups=(*self.groups, identity_group(self.key, self.schema, len(self.groups))))
+
     def only(self, groups: Iterable[Group]) -> Plan:
         """The same plan for some of its groups."""
         return replace(self, groups=tuple(replace(one, number=number) for number, one in enumerate(groups)))
@@ -175,11 +181,11 @@ def with_zones(
     return replace(constraint_set, constraints=tuple(constraints))
 
 
-def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, recognise: bool = False) -> Plan:
+def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
     """Plan the detection for columns of these types (``schema`` maps names to Spark types).
 
-    Rows of a table with a key are always recognised by an index; those of one without key only where ``recognise``
-    asks for it.
+    Rows of a table with a key are always recognised by an index; those of one without key only by a plan that is
+    ``recognising``.
     """
     names = {name.lower(): name for name in schema}
     members: dict[tuple, list[tuple[ConstraintPlan, Constraint]]] = {}
@@ -196,7 +202,7 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], *, recog
         constraints = tuple(one for one, _ in pairs)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
     key = tuple(names[name.lower()] for name in constraint_set.key)
-    if key or recognise:
+    if key:
         groups.append(identity_group(key, schema, len(groups)))
     read = sorted({column for group in groups if not group.identity for column in group.columns} - set(key))
     columns = (*key, *read)

@@ -30,6 +30,6 @@ def without_newest(snapshot: Snapshot, load: Load) -> Snapshot:
     return replace(
         without_load(snapshot, load),
         rows=snapshot.rows - load.inserted + load.deleted,
-        totals=snapshot.totals_before,
+        facts=snapshot.facts_before,
         files=[one for one in snapshot.files if one.load != load.number or one.kind is FileKind.LOADS],
     )

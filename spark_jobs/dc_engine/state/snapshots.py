@@ -46,9 +46,9 @@ class Snapshot:
     schema: Mapping[str, str] = field(default_factory=dict)
     """The columns that are kept, with their Spark types."""
     rows: int = 0
-    totals: Mapping[str, int] = field(default_factory=dict)
-    """How many violations each constraint has, by its name."""
-    totals_before: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of all rows, for each thing that is kept up: ``violations`` has the total of each constraint."""
+    facts_before: Mapping[str, Any] = field(default_factory=dict)
     """The same without the load of ``last_change``, so that it can be taken out again at no cost."""
     mask: list[str] = field(default_factory=list)
     """Columns whose values are not to be shown, as the newest load asked."""
@@ -77,17 +77,17 @@ def advance(
     *,
     load_id: str = "",
     changed: bool = True,
-    totals_before: Mapping[str, int] | None = None,
+    facts_before: Mapping[str, Any] | None = None,
 ) -> Snapshot:
     """The one way to the next snapshot: ``after`` says what is in it, this function whose successor it is.
 
-    ``changed`` says whether rows or constraints are others than before. ``totals_before`` are the totals without the
-    load that it brings, when this load stands apart and can be taken out again at no cost.
+    ``changed`` says whether rows or constraints are others than before. ``facts_before`` are the facts without the load
+    that it brings, when this load stands apart and can be taken out again at no cost.
     """
     number = current.number + 1
-    last_change, before = current.last_change, current.totals_before
+    last_change, before = current.last_change, current.facts_before
     if changed:
-        last_change, before = number, after.totals if totals_before is None else totals_before
+        last_change, before = number, after.facts if facts_before is None else facts_before
     return replace(
         after,
         number=number,
@@ -95,7 +95,7 @@ def advance(
         action=action,
         load_id=load_id,
         last_change=last_change,
-        totals_before=before,
+        facts_before=before,
     )
 
 

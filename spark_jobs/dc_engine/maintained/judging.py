@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
-
 from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.printer import formula
-from dc_engine.detection.codes import whole
 from dc_engine.detection.documents import Document, Effect, Listed, Pairs, SkippedRows, ViolatingRows, Written
-from dc_engine.detection.rows import load_of, take_rows
-from dc_engine.detection.shown import MOST_OF_VERDICT, json_rows
+from dc_engine.detection.shown import MOST_OF_VERDICT
+from dc_engine.maintained.naming import RowNames
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.storage import Storage
-from dc_engine.verdict import MASKED, ConstraintVerdict
+from dc_engine.verdict import ConstraintVerdict
 
 _INDENT = 4
 """How far the lines of a sample are indented in a stored verdict."""
@@ -51,6 +47,11 @@ class Findings:
     def undone(self) -> int:
         """Violations that came (or, below zero, went) when an earlier attempt of the load was undone."""
         return _halved(self.twice[Effect.BACK] - self.twice[Effect.AWAY])
+
+    @property
+    def balance(self) -> int:
+        """How many violations more (or fewer) the constraint has."""
+        return self.undone + self.new_violations - self.removed_violations
 
     def files_of(self, kind: FileKind) -> list[DataFile]:
         """The files of one kind that were written for people."""
@@ -88,37 +89,6 @@ def add_up(documents: Iterable[Document], constraints: int) -> tuple[list[Findin
             case _:
                 raise AssertionError(f"a check reports {one}, which nobody waits for")
     return findings, sorted(index_files, key=lambda file: file.path)
-
-
-class RowNames:
-    """How people recognise rows: by their key, or by load and row id when no key is declared."""
-
-    def __init__(
-        self,
-        storage: Storage,
-        files: Sequence[DataFile],
-        key: Sequence[str],
-        loads: Callable[[Iterable[int]], Mapping[int, str]],
-        mask: Sequence[str],
-    ) -> None:
-        self.storage, self._files, self._key, self._loads = storage, files, key, loads
-        self._masked = {name.lower() for name in mask}
-
-    def look_up(self, row_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """The names of some rows, read from the staged rows of their loads."""
-        wanted = sorted(set(row_ids))
-        if not self._key or not wanted:
-            load_ids = self._loads({load_of(one) for one in wanted}) if wanted else {}
-            return {one: {"_load_id": load_ids.get(load_of(one), ""), "_row_id": one} for one in wanted}
-        found = take_rows(self.storage, self._files, np.array(wanted, np.int64), self._key)
-        rows = json_rows({name: whole(found.column(name)) for name in self._key})
-        return {
-            one: {name: self._shown(name, value) for name, value in row.items()}
-            for one, row in zip(wanted, rows, strict=True)
-        }
-
-    def _shown(self, name: str, value: Any) -> Any:
-        return MASKED if name.lower() in self._masked else value
 
 
 def judge(
@@ -181,7 +151,7 @@ def _judge_one(
         ),
         new_violations=findings.new_violations,
         removed_violations=findings.removed_violations,
-        total_violations=before + findings.undone + findings.new_violations - findings.removed_violations,
+        total_violations=before + findings.balance,
         violating_rows=findings.violating_rows,
         skipped_null_rows=findings.skipped_null_rows,
         max_new_violations=tolerance.get("max_new_violations"),

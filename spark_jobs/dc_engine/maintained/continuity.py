@@ -11,6 +11,9 @@ from dc_engine.errors import SchemaError, StateError, did_you_mean
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 
+VIOLATIONS = "violations"
+"""The name of the totals of constraints among a snapshot's facts."""
+
 
 def check_table(snapshot: Snapshot, constraint_set: ConstraintSet, *, state: str) -> None:
     """Refuse the state of another table."""
@@ -59,8 +62,13 @@ def carried_totals(snapshot: Snapshot, constraint_set: ConstraintSet) -> dict[st
     totals = {}
     for one in constraint_set.constraints:
         old = before.get(meaning(one))
-        totals[one.name] = snapshot.totals.get(old.name, 0) if old else 0
+        totals[one.name] = total_violations(snapshot).get(old.name, 0) if old else 0
     return totals
+
+
+def total_violations(snapshot: Snapshot) -> dict[str, int]:
+    """How many violations each constraint has among all rows, by its name."""
+    return dict(snapshot.facts.get(VIOLATIONS, {}))
 
 
 def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str]:

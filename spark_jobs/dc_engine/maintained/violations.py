@@ -1,0 +1,146 @@
+"""The constraints: an index for each group of them, and how many violations each has among all rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dc_engine.constraints.model import ConstraintSet
+from dc_engine.detection.compact import Merge, depth, is_small, merges_of, small_runs
+from dc_engine.detection.documents import TakenKeys, file_of
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.rows import load_of
+from dc_engine.detection.sizing import make_work
+from dc_engine.engines.work import detect
+from dc_engine.errors import ChangesError
+from dc_engine.history.change import Change
+from dc_engine.maintained.base import Ground, Kept, Maintained
+from dc_engine.maintained.continuity import (
+    VIOLATIONS,
+    added_constraints,
+    carried_totals,
+    changed_rules,
+    total_violations,
+)
+from dc_engine.maintained.indexing import index_files, index_rows, missing_indexes
+from dc_engine.maintained.judging import Findings, add_up, bounded, judge
+from dc_engine.maintained.naming import RowNames, named
+from dc_engine.request import Request
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+from dc_engine.verdict import Verdict
+
+log = logging.getLogger("airflow_dc_provider.apply_load")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a change did to each constraint, and how many violations each had before."""
+
+    findings: Sequence[Findings]
+    carried: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Violations(Maintained):
+    """Indexes and totals of the constraints. Violations are listed where a load asks for it."""
+
+    plan: Plan
+    rules: ConstraintSet
+    request: Request | None = None
+
+    name: ClassVar[str] = VIOLATIONS
+
+    def news(self, before: Snapshot) -> list[str]:
+        """See ``Maintained``."""
+        return changed_rules(before, self.rules)
+
+    def caught_up(self, ground: Ground, base: Snapshot) -> Snapshot:
+        """See ``Maintained``. Indexes that no constraint needs any more are left behind."""
+        added, totals = added_constraints(base, self.rules), carried_totals(base, self.rules)
+        files = [one for one in base.files if one.kind is not FileKind.INDEX or one.owner in self.plan.indexes]
+        if added or missing_indexes(base, self.plan):
+            log.info("indexing %s rows for what was added to the constraints", base.rows)
+            indexed = index_rows(ground.engine, ground.storage, base, self.plan, added)
+            ground.drafts.extend(indexed.files)
+            files, totals = [*files, *indexed.files], {**totals, **indexed.totals}
+        return replace(base, files=files, facts={**base.facts, VIOLATIONS: totals})
+
+    def merges(self, files: Sequence[DataFile], *, everything: bool) -> list[Merge]:
+        """See ``Maintained``."""
+        merges: list[Merge] = []
+        for index in self.plan.indexes.values():
+            runs = [file for file in files if file.kind is FileKind.INDEX and file.owner == index.id]
+            many = depth(runs) > 1 or sum(map(is_small, runs)) > 1
+            merges += merges_of(self.plan, index, (runs if many else []) if everything else small_runs(runs))
+        return merges
+
+    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int) -> Kept:
+        """See ``Maintained``."""
+        work = make_work(
+            ground.storage,
+            self.plan,
+            base.number + 1 if self.request else 0,
+            index_files(base, self.plan),
+            self.request,
+            inserts=change.inserts,
+            deletes=change.deletes,
+            undone=change.undone,
+            runs_of=owner,
+        )
+        documents = detect(ground.engine, work)
+        ground.drafts.extend(filter(None, map(file_of, documents)))
+        for one in documents:
+            if isinstance(one, TakenKeys):
+                raise _key_error(one, ground.storage, base, self.request)
+        findings, runs = add_up(documents, len(self.plan.constraints))
+        carried = total_violations(base)
+        totals = {
+            one.name: carried[one.name] + found.balance
+            for one, found in zip(self.rules.constraints, findings, strict=True)
+        }
+        listed = [file for found in findings for file in found.files]
+        return Kept(runs, totals, listed, _Found(findings, carried))
+
+    def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
+        """See ``Maintained``."""
+        found: _Found = kept.found
+        samples = self.request.max_samples if self.request else 0
+        judged = judge(self.rules, found.findings, found.carried, verdict.rows["inserted"], samples, names)
+        constraints, left_out = bounded(judged)
+        return replace(verdict, constraints=constraints, notes=[*verdict.notes, *left_out])
+
+    def rejected(self, verdict: Verdict, stays: Snapshot) -> Verdict:
+        """See ``Maintained``."""
+        totals = total_violations(stays)
+        constraints = [replace(one, total_violations=totals[one.name]) for one in verdict.constraints]
+        return replace(verdict, constraints=constraints)
+
+    def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
+        """See ``Maintained``."""
+        constraints, totals = self.rules.constraints, total_violations(snapshot)
+        counted = index_rows(ground.engine, ground.storage, snapshot, self.plan, constraints).totals
+        for one in constraints:
+            found, said = counted.get(one.name, 0), totals.get(one.name, 0)
+            if found != said:
+                yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
+
+
+def _key_error(taken: TakenKeys, storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
+    load_id = request.load_id if request else ""
+    rows = named(taken.keys, request.mask if request else ())
+    if taken.twice:
+        return ChangesError(
+            f"Load '{load_id}' inserts {taken.twice:,} keys more than once, for instance {rows}.",
+            hint="A key names one row. Load each row once, or choose another key.",
+        )
+    number = load_of(taken.owners[0])
+    owner = base.loads(storage).ids_of([number]).get(number)
+    since = f" since load '{owner}'" if owner else ""
+    return ChangesError(
+        f"Load '{load_id}' inserts {taken.present:,} keys that are present, for instance {rows}{since}.",
+        hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to 'replace'.",
+    )

@@ -1,0 +1,139 @@
+"""The first part of a load: its rows are read, held against what was applied before, and staged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dc_engine.constraints.files import check_columns, load_constraints, to_mapping
+from dc_engine.constraints.model import ConstraintSet
+from dc_engine.detection.plan import Plan, make_plan, with_zones
+from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
+from dc_engine.engines.base import Source, Staging
+from dc_engine.errors import DcError
+from dc_engine.history.change import Attempt
+from dc_engine.history.replay import needs_replay
+from dc_engine.history.retract import is_newest, without_newest
+from dc_engine.maintained.base import Ground
+from dc_engine.maintained.continuity import check_mask, check_table, check_types
+from dc_engine.maintained.everything import recognises
+from dc_engine.request import Request
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot, read_current, without_load
+from dc_engine.stored import verdict_of
+from dc_engine.verdict import Verdict
+
+log = logging.getLogger("airflow_dc_provider.apply_load")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A load that is staged, and the state that it comes to."""
+
+    current: Snapshot
+    applied: Load | None
+    """An earlier attempt of it."""
+    before: Snapshot
+    """The state without that attempt, if it stands apart."""
+    older: Load | None
+    """The attempt, if it does not, and is still in that state."""
+    rows: Source
+    rules: ConstraintSet
+    attempt: Attempt
+    plan: Plan
+
+    @property
+    def staged(self) -> StagedLoad:
+        """Its rows."""
+        return self.attempt.staged
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """What a snapshot says of the constraints and columns that are in force with it."""
+        return {"constraints": to_mapping(self.rules), "schema": self.plan.schema}
+
+
+def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
+    """Read the changes and stage them; the stored verdict when they were applied before."""
+    engine, storage = ground.engine, ground.storage
+    rules = load_constraints(request.constraints)
+    current = read_current(storage) or Snapshot(number=0, parent=None, table=rules.table)
+    rows = engine.read(request.changes, mask=request.mask)
+    types = engine.types(rows, request.changes)
+    check_table(current, rules, state=request.state)
+    check_mask(request.mask, [*types, *current.schema], source=str(request.changes))
+    applied = current.loads(storage).find(request.load_id)
+    asked = Staging(request.changes, types, mask=request.mask)
+    try:
+        rules, plan = _plan(ground, request, rules, current, types)
+    except DcError:
+        if applied is None or engine.stage(rows, asked).fingerprint != applied.fingerprint:
+            raise
+        return _stored_verdict(ground, request, applied)
+    staged = engine.stage(rows, replace(asked, storage=storage, load=current.number + 1, columns=plan.schema))
+    ground.drafts.extend([*staged.inserts, *staged.deletes])
+    if applied is not None and staged.fingerprint == applied.fingerprint:
+        ground.drafts.remove_all(storage)
+        return _stored_verdict(ground, request, applied)
+    if staged.inserted:
+        check_columns(rules, types, source=f"the changes ({request.changes})")
+    counts = (staged.inserted, staged.deleted, current.rows)
+    log.info("load %s: %s rows inserted, %s deleted, on %s rows that are there", request.load_id, *counts)
+    before, older = _without_attempt(ground, current, applied)
+    attempt = Attempt(request.load_id, current.number + 1, staged, request.missing_deletes, request.duplicate_keys)
+    if recognises(current) or _deletes(ground, before, older, attempt, plan):
+        plan = plan.recognising()
+    return Prepared(current, applied, before, older, rows, rules, attempt, plan)
+
+
+def _plan(
+    ground: Ground, request: Request, rules: ConstraintSet, current: Snapshot, types: Mapping[str, str]
+) -> tuple[ConstraintSet, Plan]:
+    """The rules as they mean it in this session, and what to do with the load."""
+    schema = _schema(rules, current, types)
+    settled = with_zones(rules, schema, ground.engine.instant)
+    check_columns(settled, schema, source=f"the changes ({request.changes})")
+    check_types(current, types)
+    return settled, make_plan(settled, schema)
+
+
+def _schema(rules: ConstraintSet, snapshot: Snapshot, types: Mapping[str, str]) -> dict[str, str]:
+    """The columns by the names that the state uses, whatever their case in this load, with their types."""
+    known = {name.lower(): name for name in snapshot.schema}
+    schema = {known.get(name.lower(), name): spark_type for name, spark_type in types.items()}
+    if rules.key and CHANGE_TYPE in map(str.lower, types):
+        return {**snapshot.schema, **schema}  # deletes may give the key alone
+    return schema
+
+
+def _without_attempt(ground: Ground, current: Snapshot, applied: Load | None) -> tuple[Snapshot, Load | None]:
+    """The snapshot to start from, and an earlier attempt that is still in it because it does not stand apart."""
+    before, older = current, None
+    if applied is not None:
+        log.info("load %s was applied before with other changes: that attempt is replaced", applied.load_id)
+        if applied.discarded:
+            before = without_load(current, applied)
+        elif is_newest(ground.storage, current, applied):
+            before = without_newest(current, applied)
+        else:
+            older = applied
+    if not before.rows:  # what its runs add and take away comes to nothing, perhaps in types of other days
+        before = replace(before, files=[one for one in before.files if not one.kind.derived])
+    return before, older
+
+
+def _deletes(ground: Ground, before: Snapshot, older: Load | None, attempt: Attempt, plan: Plan) -> bool:
+    """Whether rows have to be recognised, so that an index of identities is needed."""
+    if older is None:
+        return attempt.staged.deleted > 0
+    later = before.loads(ground.storage).since(older.place + 1)
+    # rows that are written anew with columns of the table do not stand apart any more
+    return bool(set(plan.columns) - set(before.schema)) or needs_replay(older, later, attempt)
+
+
+def _stored_verdict(ground: Ground, request: Request, applied: Load) -> Verdict:
+    """The verdict of a load that was applied before with the same changes."""
+    log.info("load %s was applied before with the same changes: nothing to do", request.load_id)
+    return replace(verdict_of(ground.storage, applied, request.mask), replayed=True)
