@@ -18,6 +18,7 @@ ROOMS_BELOW = {
     "detection": {"detection", "constraints", "state", "kernels", *FACTS},
     "engines": {"engines", "detection", "constraints", "state", "shipping", *FACTS},
     "history": {"history", "engines", "detection", "constraints", "state", *FACTS},
+    "maintained": {"maintained", "history", "engines", "detection", "constraints", "state", *FACTS},
 }
 HEAVY = {"pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations"}
 
@@ -74,6 +75,12 @@ def test_a_room_knows_only_the_rooms_below(path):
     allowed = ROOMS_BELOW.get(room(path))
     known = {name.split(".")[1] for name in imports(path) if name.startswith("dc_engine.")}
     assert allowed is None or known <= allowed
+
+
+@pytest.mark.parametrize("path", [one for one in sources(ENGINE) if room(one) != "maintained"], ids=named)
+def test_no_job_and_no_history_names_what_is_kept_up(path):
+    parts = {name.split(".")[2] for name in imports(path) if name.startswith("dc_engine.maintained.")}
+    assert parts <= {"base", "columns", "continuity", "everything", "naming"}
 
 
 @pytest.mark.parametrize("path", sources(ENGINE), ids=named)

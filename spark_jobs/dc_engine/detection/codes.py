@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dc_engine.constraints.model import ConstantValue, microseconds
+from dc_engine.detection.comparable import Family
 from dc_engine.detection.nested import is_nested, sort_keys
 
 NULL = -1
@@ -84,32 +85,32 @@ def comparable(array: pa.Array, family: str) -> pa.Array:
     """The array in the one Arrow type of its family, with one representation for each value."""
     if is_nested(array.type):
         return sort_keys(array)
-    if family == "integer":
+    if family == Family.INTEGER:
         return array.cast(pa.int64())
-    if family == "decimal":
+    if family == Family.DECIMAL:
         return array.cast(_WIDEST_DECIMAL)
-    if family == "float":
+    if family == Family.FLOAT:
         return _canonical_floats(array.cast(pa.float64()))
-    if family in ("string", "binary"):
+    if family in (Family.STRING, Family.BINARY):
         return array.cast(pa.large_binary())
-    if family in ("timestamp", "timestamp_ntz"):
+    if family in (Family.TIMESTAMP, Family.TIMESTAMP_NTZ):
         return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
-    if family in ("interval", "months", "time"):
+    if family in (Family.INTERVAL, Family.MONTHS, Family.TIME):
         return array.cast(pa.int64())
-    if family == "date":
+    if family == Family.DATE:
         return array.cast(pa.int32()).cast(pa.int64())
-    if family == "boolean":
+    if family == Family.BOOLEAN:
         return array.cast(pa.int8()).cast(pa.int64())
-    if family == "void":  # every value is NULL
+    if family == Family.VOID:  # every value is NULL
         return pa.nulls(len(array), pa.int64())
     raise AssertionError(f"values of the family {family!r} have no codes")
 
 
 def constant_array(value: ConstantValue, family: str) -> pa.Array:
     """A constant as an array of one value that ``comparable`` understands."""
-    if family == "float":
+    if family == Family.FLOAT:
         return pa.array([float(value)], pa.float64())  # type: ignore[arg-type]
-    if family == "decimal":
+    if family == Family.DECIMAL:
         return pa.array([Decimal(value)], _WIDEST_DECIMAL)  # type: ignore[arg-type]
     if isinstance(value, datetime):
         return pa.array([microseconds(value)], pa.int64()).cast(pa.timestamp("us", "UTC"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from datetime import date, datetime
 from decimal import Decimal
@@ -9,35 +10,54 @@ from decimal import Decimal
 from dc_engine.constraints.model import ConstantValue
 from dc_engine.errors import SchemaError
 
+
+class Family(enum.StrEnum):
+    """Types whose values compare with each other. Arrays and structs are families of their own, named by their type."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    STRING = "string"
+    BINARY = "binary"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    TIME = "time"
+    INTERVAL = "interval"
+    MONTHS = "months"
+    VOID = "void"
+
+
 _PLAIN = {
-    "tinyint": "integer",
-    "smallint": "integer",
-    "int": "integer",
-    "bigint": "integer",
-    "float": "float",
-    "double": "float",
-    "string": "string",
-    "binary": "binary",
-    "boolean": "boolean",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
-    "void": "void",
+    "tinyint": Family.INTEGER,
+    "smallint": Family.INTEGER,
+    "int": Family.INTEGER,
+    "bigint": Family.INTEGER,
+    "float": Family.FLOAT,
+    "double": Family.FLOAT,
+    "string": Family.STRING,
+    "binary": Family.BINARY,
+    "boolean": Family.BOOLEAN,
+    "date": Family.DATE,
+    "timestamp": Family.TIMESTAMP,
+    "timestamp_ntz": Family.TIMESTAMP_NTZ,
+    "void": Family.VOID,
 }
-_PREFIXES = {"decimal": "decimal", "char(": "string", "varchar(": "string", "time(": "time"}
+_PREFIXES = {"decimal": Family.DECIMAL, "char(": Family.STRING, "varchar(": Family.STRING, "time(": Family.TIME}
 _UNORDERED_INSIDE = re.compile(
     r"(:|array<)(map<|variant\b|interval(?! (day|hour|minute|second))|geometry\(|geography\()|struct<>| collate "
 )
 """Types that make arrays and structs incomparable, each after the name of a field or as the type of items."""
 _CONSTANTS: dict[str, tuple[type, ...]] = {
-    "integer": (int, Decimal),
-    "decimal": (int, Decimal),
-    "float": (int, Decimal),
-    "string": (str,),
-    "boolean": (bool,),
-    "date": (date,),
-    "timestamp": (datetime,),
-    "timestamp_ntz": (datetime,),
+    Family.INTEGER: (int, Decimal),
+    Family.DECIMAL: (int, Decimal),
+    Family.FLOAT: (int, Decimal),
+    Family.STRING: (str,),
+    Family.BOOLEAN: (bool,),
+    Family.DATE: (date,),
+    Family.TIMESTAMP: (datetime,),
+    Family.TIMESTAMP_NTZ: (datetime,),
 }
 
 
@@ -52,9 +72,9 @@ def family(spark_type: str) -> str | None:
         if spark_type.startswith(prefix):
             return name
     if re.match(r"interval (day|hour|minute|second)", spark_type):
-        return "interval"
+        return Family.INTERVAL
     if is_months(spark_type):
-        return "months"
+        return Family.MONTHS
     if spark_type.startswith(("array<", "struct<")) and not _UNORDERED_INSIDE.search(spark_type):
         return spark_type
     return None
@@ -67,11 +87,11 @@ def is_months(spark_type: str) -> bool:
 
 def common_family(families: set[str]) -> str | None:
     """The family in which all of these compare; ``None`` when they do not."""
-    known = families - {"void"}
+    known = families - {Family.VOID}
     if not known:
-        return "void"
-    if known == {"integer", "decimal"}:
-        return "decimal"
+        return Family.VOID
+    if known == {Family.INTEGER, Family.DECIMAL}:
+        return Family.DECIMAL
     return known.pop() if len(known) == 1 else None
 
 
@@ -84,7 +104,7 @@ def check_constant(value: ConstantValue, of_family: str, *, where: str) -> None:
             f"{where} compares a column of type {of_family} with {_describe(value)}.",
             hint=_CONSTANT_HINTS.get(of_family, "Columns of this type compare with columns only."),
         )
-    if plain in (int, Decimal) and of_family != "float" and not _fits(Decimal(value)):  # type: ignore[arg-type]
+    if plain in (int, Decimal) and of_family != Family.FLOAT and not _fits(Decimal(value)):  # type: ignore[arg-type]
         raise SchemaError(
             f"{where} compares a column with {_describe(value)}, which no column of type {of_family} can come near.",
             hint="Numbers have at most 38 digits before and 38 after the decimal point.",
@@ -96,15 +116,15 @@ def _fits(value: Decimal) -> bool:
     return isinstance(exponent, int) and exponent >= -38 and len(digits) + exponent <= 38
 
 
-_CONSTANT_HINTS = {
-    "integer": "Write a number.",
-    "decimal": "Write a number.",
-    "float": "Write a number.",
-    "string": "Write a text in quotes: 'abc'.",
-    "boolean": "Write true or false.",
-    "date": "Write date '2026-01-31'.",
-    "timestamp": "Write timestamp '2026-01-31 12:00:00'.",
-    "timestamp_ntz": "Write timestamp '2026-01-31 12:00:00'.",
+_CONSTANT_HINTS: dict[str, str] = {
+    Family.INTEGER: "Write a number.",
+    Family.DECIMAL: "Write a number.",
+    Family.FLOAT: "Write a number.",
+    Family.STRING: "Write a text in quotes: 'abc'.",
+    Family.BOOLEAN: "Write true or false.",
+    Family.DATE: "Write date '2026-01-31'.",
+    Family.TIMESTAMP: "Write timestamp '2026-01-31 12:00:00'.",
+    Family.TIMESTAMP_NTZ: "Write timestamp '2026-01-31 12:00:00'.",
 }
 
 

@@ -21,7 +21,7 @@ from dc_engine.constraints.model import (
     microseconds,
 )
 from dc_engine.detection.bodies import BodyPlan, plan_body
-from dc_engine.detection.comparable import check_constant, common_family, family
+from dc_engine.detection.comparable import Family, check_constant, common_family, family
 from dc_engine.errors import SchemaError
 
 
@@ -57,7 +57,7 @@ class IndexPlan:
     @staticmethod
     def on(key: tuple[str, ...], families: tuple[str, ...], columns: tuple[str, ...]) -> IndexPlan:
         """The index on these columns; its id is the same whichever constraints use it."""
-        text = repr((key, families, columns))
+        text = repr((key, tuple(map(str, families)), columns))
         return IndexPlan(key, families, columns, hashlib.sha256(text.encode()).hexdigest()[:16])
 
     @property
@@ -304,8 +304,8 @@ def _order_classes(
         members = tuple(column for column in columns if find(column) == root)
         values = {value for column in members for value in constants.get(column, ())}
         families = {family(schema[column]) or "" for column in members}
-        if families == {"integer"} and not all(isinstance(value, int) and abs(value) < 2**63 for value in values):
-            families = {"decimal"}
+        if families == {Family.INTEGER} and not all(isinstance(value, int) and abs(value) < 2**63 for value in values):
+            families = {Family.DECIMAL}
         classes.append(
             OrderClass(
                 members,

@@ -17,9 +17,9 @@ def everything(plan: Plan, rules: ConstraintSet, request: Request | None = None)
     return [Violations(plan, rules, request)]
 
 
-def everything_of(snapshot: Snapshot, *, recognise: bool = False) -> list[Maintained]:
+def everything_of(snapshot: Snapshot) -> list[Maintained]:
     """All that is kept up in a state as it is."""
-    return everything(plan_of(snapshot, recognise=recognise), load_constraints(snapshot.constraints))
+    return everything(plan_of(snapshot), load_constraints(snapshot.constraints))
 
 
 def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
