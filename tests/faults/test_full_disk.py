@@ -360,6 +360,6 @@ def test_a_server_that_ignores_conditions_is_refused_and_nothing_stays_behind(ac
 
 
 def _forget() -> None:
-    from dc_engine.state import storage
+    from dc_engine.state import writing
 
-    storage._checked.clear()
+    writing._checked.clear()
