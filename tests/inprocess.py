@@ -7,8 +7,7 @@ product's own code, so that hundreds of random histories take seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from random import Random
@@ -127,9 +126,3 @@ def _arrow_type(name: str) -> pa.DataType:
 
 ARROW_TYPES: dict[str, pa.DataType] = {}
 """The Arrow types of columns that a source may leave out."""
-
-
-@contextmanager
-def without_spark() -> Iterator[Session]:
-    """An engine of its own; sources are given to it by their path."""
-    yield Session()

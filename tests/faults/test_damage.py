@@ -26,7 +26,6 @@ from dc_engine.state.parquet import Reader
 from dc_engine.state.snapshots import Snapshot, snapshot_path
 from dc_engine.state.storage import Storage
 from tests.faults.states import RULES, Gate, changes, made_rows, plain, start, updated
-from tests.inprocess import without_spark
 from tests.jobs.histories import Given
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
@@ -35,12 +34,6 @@ SEED = 13
 NOBODY = 65534
 DELTA = 10
 """How the header of a page says that numbers are kept as differences; with 0 they would be read as they are."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_spark() -> Iterator[None]:
-    with without_spark():
-        yield
 
 
 @dataclass

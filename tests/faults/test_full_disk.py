@@ -18,17 +18,10 @@ from dc_engine.errors import NoSpaceError, StateError, UnfitStoreError
 from dc_engine.state.snapshots import NEWEST, snapshot_numbers, snapshot_path
 from dc_engine.state.storage import Storage
 from tests.faults.states import RULES, Gate, at_once, changes, history, made_rows, named_by, start
-from tests.inprocess import without_spark
 from tests.jobs.histories import Given
 from tests.s3 import S3Server, s3_server
 
 SEED = 23
-
-
-@pytest.fixture(autouse=True)
-def _without_spark() -> Iterator[None]:
-    with without_spark():
-        yield
 
 
 class Disk:

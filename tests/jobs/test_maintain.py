@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
-from tests.inprocess import Session, Source, without_spark
+from tests.inprocess import Session, Source
 
 TYPES = {"id": ("bigint", pa.int64()), "zip": ("string", pa.string()), "city": ("string", pa.string())}
 RULES: dict[str, Any] = {
@@ -65,9 +64,8 @@ class Table:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Iterator[Table]:
-    with without_spark() as spark:
-        yield Table(spark, tmp_path)
+def table(tmp_path: Path) -> Table:
+    return Table(Session(), tmp_path)
 
 
 class TestRetract:

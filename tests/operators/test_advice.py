@@ -13,7 +13,7 @@ from dc_engine.maintain import maintain
 from dc_engine.state.snapshots import read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
-from tests.inprocess import Source, without_spark
+from tests.inprocess import Session, Source
 
 TYPES = {"id": "bigint", "zip": "string", "city": "string", "salary": "double"}
 BROKEN = {"id": [1, 2], "zip": ["1", "1"], "city": ["Berlin", "Berln"], "salary": [1.0, 2.0]}
@@ -42,8 +42,7 @@ class Gate:
 
 @pytest.fixture
 def engine(state: Path, rules: dict[str, Any]):
-    with without_spark() as spark:
-        yield Gate(spark, state, rules)
+    return Gate(Session(), state, rules)
 
 
 @pytest.mark.parametrize("rejected_load", ["keep", "discard"])

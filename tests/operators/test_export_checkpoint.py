@@ -16,7 +16,7 @@ from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator, page_address
 from dc_engine.apply_load import apply_load
 from dc_engine.errors import RequestError
-from tests.inprocess import Source, without_spark
+from tests.inprocess import Session, Source
 from tests.s3 import REGION, s3_server
 
 pytestmark = pytest.mark.xdist_group("gx")
@@ -34,11 +34,11 @@ def load_into(state: Path, rules: dict[str, Any], *, mask: list[str]) -> Path:
         "monday": {"id": [1, 2], "zip": ["1", "2"], "city": ["Berlin", "Bonn"], "salary": [1.0, 2.0]},
         "tuesday": {"id": [3], "zip": ["1"], "city": ["Berln"], "salary": [1.0]},
     }
-    with without_spark() as spark:
-        for load_id, rows in loads.items():
-            spark.sources[load_id] = Source(pa.table(rows), types)
-            request = {"state": str(state), "load_id": load_id, "changes": {"path": load_id}, "constraints": rules}
-            apply_load(spark, {**request, "mask": mask})
+    spark = Session()
+    for load_id, rows in loads.items():
+        spark.sources[load_id] = Source(pa.table(rows), types)
+        request = {"state": str(state), "load_id": load_id, "changes": {"path": load_id}, "constraints": rules}
+        apply_load(spark, {**request, "mask": mask})
     return state
 
 
@@ -88,11 +88,11 @@ class TestExport:
 
     def test_what_the_newest_load_masks_is_masked_in_older_verdicts(self, export, ti, tmp_path, rules):
         state = load_into(tmp_path / "grown", rules, mask=[])
-        with without_spark() as spark:
-            types = {"id": "bigint", "zip": "string", "city": "string", "salary": "double"}
-            spark.sources["late"] = Source(pa.table({"id": [9], "zip": ["9"], "city": ["X"], "salary": [1.0]}), types)
-            request = {"state": str(state), "load_id": "late", "changes": {"path": "late"}, "constraints": rules}
-            apply_load(spark, {**request, "mask": ["City"]})
+        spark = Session()
+        types = {"id": "bigint", "zip": "string", "city": "string", "salary": "double"}
+        spark.sources["late"] = Source(pa.table({"id": [9], "zip": ["9"], "city": ["X"], "salary": [1.0]}), types)
+        request = {"state": str(state), "load_id": "late", "changes": {"path": "late"}, "constraints": rules}
+        apply_load(spark, {**request, "mask": ["City"]})
         export(state=str(state)).execute({"ti": ti})
         assert not shown(tmp_path, "Berln")
         assert shown(tmp_path, "***")

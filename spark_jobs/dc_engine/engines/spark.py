@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
 from dc_engine.detection.plan import Plan
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MOST_ROWS_HERE = 5_000
 """Up to so many rows, which read so many bytes of the state at most, are worked on in the driver."""
 MOST_BYTES_HERE = 256 * 2**20
+MOST_FILES_HERE = 64 * 2**20
+"""Rows in files of more bytes than that are not fetched to the driver to find out how many they are."""
 
 
 class OnSpark(Tasks):
@@ -106,6 +110,8 @@ class SparkEngine(Engine):
         """
         if self._mode == "spark" or any("<" in spark_type for spark_type in asked.columns.values()):
             return None
+        if self._mode == "auto" and _is_large(rows, asked.source):
+            return None
         table = (rows if self._mode == "local" else rows.limit(MOST_ROWS_HERE + 1)).toArrow()
         if self._mode == "auto" and table.num_rows > MOST_ROWS_HERE:
             return None
@@ -123,6 +129,14 @@ class SparkEngine(Engine):
     def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
         """See ``Engine``."""
         return quarantine(self.spark, *given, **named)
+
+
+def _is_large(rows: DataFrame, source: Changes) -> bool:
+    """Whether all of some large files is to be read, so that there is no use in fetching a few rows of them first."""
+    if source.path is None or source.where is not None:
+        return False
+    local = [unquote(uri.removeprefix("file://")) for uri in rows.inputFiles() if uri.startswith("file:")]
+    return sum(Path(one).stat().st_size for one in local if Path(one).is_file()) > MOST_FILES_HERE
 
 
 def _is_ours(error: Exception) -> bool:
