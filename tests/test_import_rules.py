@@ -16,6 +16,7 @@ ROOMS_BELOW = {
     "constraints": {"constraints", "errors"},
     "state": {"state", "errors"},
     "detection": {"detection", "constraints", "state", "kernels", *FACTS},
+    "discovery": {"discovery", "detection", "constraints", "state", "kernels", *FACTS},
     "engines": {"engines", "detection", "constraints", "state", "shipping", *FACTS},
     "history": {"history", "engines", "detection", "constraints", "state", *FACTS},
     "maintained": {"maintained", "history", "engines", "detection", "constraints", "state", *FACTS},

@@ -1,0 +1,110 @@
+"""Terms: two columns that are compared, and the outcomes that a comparison can have."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cached_property
+
+from dc_engine.constraints.model import Op
+
+
+class Outcome(enum.IntFlag):
+    """How t's value compares with s's; a set of outcomes is what an operator admits."""
+
+    LESS = 1
+    EQUAL = 2
+    GREATER = 4
+
+
+ADMITS = {
+    Op.LT: Outcome.LESS,
+    Op.LE: Outcome.LESS | Outcome.EQUAL,
+    Op.EQ: Outcome.EQUAL,
+    Op.GE: Outcome.GREATER | Outcome.EQUAL,
+    Op.GT: Outcome.GREATER,
+    Op.NE: Outcome.LESS | Outcome.GREATER,
+}
+ALL = Outcome.LESS | Outcome.EQUAL | Outcome.GREATER
+EQUALITY = (Op.EQ, Op.NE)
+INEQUALITIES = (Op.LT, Op.LE, Op.GE, Op.GT)
+SIX = (Op.LT, Op.LE, Op.EQ, Op.GE, Op.GT, Op.NE)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """t's ``left`` compared with s's ``right``, and the operators that dependencies may use on it.
+
+    A term without operators is there because another one is its mirror image.
+    """
+
+    left: str
+    right: str
+    ops: tuple[Op, ...]
+    ordered: bool
+
+    @property
+    def own(self) -> bool:
+        """Whether it compares a column with itself."""
+        return self.left == self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Something that a dependency may exclude: outcomes of a term.
+
+    ``vital`` are those for which it is worth its while: without them a weaker literal of the term would do.
+    """
+
+    term: int
+    excludes: Outcome
+    vital: Outcome
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of a space, in the order in which patterns have them."""
+
+    terms: tuple[Term, ...]
+    nullable: frozenset[str] = frozenset()
+
+    @cached_property
+    def mirror(self) -> tuple[int, ...]:
+        """For each term the place of the one that has its columns exchanged."""
+        places = {(one.left, one.right): place for place, one in enumerate(self.terms)}
+        return tuple(places[one.right, one.left] for one in self.terms)
+
+    @cached_property
+    def literals(self) -> tuple[Literal, ...]:
+        """All literals, term by term."""
+        return tuple(literal for place, term in enumerate(self.terms) for literal in _literals(place, term))
+
+    @cached_property
+    def most(self) -> tuple[int, ...]:
+        """How many literals of each term can be chosen together."""
+        return tuple(2 if set(term.ops) == set(SIX) else 1 for term in self.terms)
+
+    def is_nullable(self, place: int) -> bool:
+        """Whether a NULL can stand on either side of a term."""
+        term = self.terms[place]
+        return not self.nullable.isdisjoint((term.left, term.right))
+
+
+def _literals(place: int, term: Term) -> list[Literal]:
+    """The literals of a term: single outcomes where every operator is there, else what each operator excludes."""
+    ops = set(term.ops)
+    if ops == set(SIX):
+        return [Literal(place, one, one) for one in (Outcome.LESS, Outcome.EQUAL, Outcome.GREATER)]
+    excluded = sorted({ALL & ~ADMITS[op] for op in ops}, key=int)
+    literals = []
+    for one in excluded:
+        weaker = [other for other in excluded if other != one and other & one == other]
+        if len(weaker) > 1:
+            raise AssertionError(f"operators {sorted(op.value for op in ops)} of a term have no literals")
+        literals.append(Literal(place, one, one & ~weaker[0] if weaker else one))
+    return literals
+
+
+def op_of(admitted: Outcome) -> Op:
+    """The operator that admits these outcomes."""
+    return next(op for op, outcomes in ADMITS.items() if outcomes == admitted)

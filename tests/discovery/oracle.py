@@ -1,0 +1,59 @@
+"""What discovery has to find, by definition: every set of predicates is held against every pair of rows.
+
+Nothing here knows of patterns, literals or hitting sets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dc_engine.constraints.model import Op
+
+Predicate = tuple[str, str, str]
+"""t's column, an operator, s's column."""
+Rule = frozenset[Predicate]
+HOLDS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt, "!=": operator.ne}
+WEAKER = {
+    "<": {"<", "<=", "!="},
+    "<=": {"<="},
+    "=": {"=", "<=", ">="},
+    ">=": {">="},
+    ">": {">", ">=", "!="},
+    "!=": {"!="},
+}
+"""What follows from each operator."""
+
+
+def pairs(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """All ordered pairs of two rows."""
+    return itertools.permutations(rows, 2)
+
+
+def satisfies(one: Predicate, t: Mapping[str, Any], s: Mapping[str, Any]) -> bool:
+    left, op, right = one
+    return t[left] is not None and s[right] is not None and HOLDS[op](t[left], s[right])
+
+
+def is_valid(rule: Rule, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return not any(all(satisfies(one, t, s) for one in rule) for t, s in pairs(rows))
+
+
+def implies(one: Rule, other: Rule) -> bool:
+    """Whether a rule denies at least what another does: each of its predicates follows from one on the same columns."""
+    return all(any((a, c) == (x, z) and b in WEAKER[y] for x, y, z in other) for a, b, c in one)
+
+
+def rules(ops: Mapping[tuple[str, str], Sequence[Op]]) -> Iterator[Rule]:
+    """All sets of predicates with at most one for each pair of columns."""
+    choices = [[None, *((a, op.value, b) for op in some)] for (a, b), some in ops.items()]
+    for chosen in itertools.product(*choices):
+        yield frozenset(one for one in chosen if one is not None)
+
+
+def minimal_rules(ops: Mapping[tuple[str, str], Sequence[Op]], rows: Sequence[Mapping[str, Any]]) -> set[Rule]:
+    """All rules that hold, and that no other one of them implies."""
+    valid = [one for one in rules(ops) if is_valid(one, rows)]
+    return {one for one in valid if not any(other != one and implies(other, one) for other in valid)}

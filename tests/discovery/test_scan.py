@@ -1,0 +1,105 @@
+"""A scan finds the pattern of every pair of rows, counts it, and shows a pair that has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.scan import Counted, merged, rows_of, scan
+from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
+
+Row = tuple[int, ...]
+
+
+def layout_of(columns: int, nullable: bool, cross: bool) -> Layout:
+    names = [f"c{place}" for place in range(columns)]
+    terms = [Term(one, one, SIX if place % 2 else EQUALITY, bool(place % 2)) for place, one in enumerate(names)]
+    if cross and columns > 1:
+        terms += [Term("c0", "c1", SIX, True), Term("c1", "c0", (), True)]
+    return Layout(Terms(tuple(terms), frozenset(names) if nullable else frozenset()))
+
+
+def expected(layout: Layout, pairs: list[tuple[Row, Row, int]]) -> Counter[tuple[int, ...]]:
+    """Each pair by itself, in plain Python: the bits of its pattern one after the other."""
+    found: Counter[tuple[int, ...]] = Counter()
+    for t, s, weight in pairs:
+        found[min(pattern(layout, t, s), pattern(layout, s, t))] += weight
+    return found
+
+
+def pattern(layout: Layout, t: Row, s: Row) -> tuple[int, ...]:
+    words = [0] * layout.words
+    for term, slot in zip(layout.terms.terms, layout.slots, strict=True):
+        a, b = t[int(term.left[1:])], s[int(term.right[1:])]
+        bits = ((a <= b) | (a >= b) << 1) if term.ordered else int(a == b)
+        words[slot.word] |= bits << slot.shift
+        if slot.null is not None:
+            words[slot.word] |= (a < 0 or b < 0) << slot.null
+    return tuple(words)
+
+
+def counts(found: Counted) -> dict[tuple[int, ...], int]:
+    return {tuple(map(int, one)): int(pairs) for one, pairs in zip(found.patterns, found.pairs, strict=True)}
+
+
+def codes(rows: list[Row], columns: int) -> dict[str, np.ndarray]:
+    return {f"c{place}": np.array([row[place] for row in rows], np.int64) for place in range(columns)}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Layout, int, list[tuple[Row, int]], list[tuple[Row, int]]]:
+    columns = draw(st.sampled_from([1, 2, 5, 12, 60]))
+    nullable, cross = draw(st.booleans()), draw(st.booleans())
+    cells = st.integers(-1 if nullable else 0, 2)
+    rows = st.lists(st.tuples(st.tuples(*[cells] * columns), st.integers(1, 3)), max_size=7)
+    return layout_of(columns, nullable, cross), columns, draw(rows), draw(rows)
+
+
+@given(cases())
+def test_pairs_of_new_rows_with_old_ones_and_with_each_other(case):
+    layout, columns, new, old = case
+    first, second = (
+        rows_of(layout, codes([row for row, _ in some], columns), np.array([weight for _, weight in some]))
+        for some in (new, old)
+    )
+    across = scan(layout, first, second)
+    assert counts(across) == expected(layout, [(t, s, a * b) for t, a in new for s, b in old])
+    among = scan(layout, first, None)
+    pairs = [(t, s, a * b) for place, (t, a) in enumerate(new) for s, b in new[place + 1 :]]
+    assert counts(among) == expected(layout, pairs)
+    for one, t, s in zip(among.patterns, among.t, among.s, strict=True):
+        assert tuple(map(int, one)) == pattern(layout, new[t][0], new[s][0]), (
+            "the pair shows it, t and s in their order"
+        )
+
+
+@pytest.mark.parametrize("columns", [6, 14])
+def test_many_rows_in_several_threads_and_tables_that_grow(columns):
+    layout = layout_of(columns, nullable=True, cross=True)
+    chance = np.random.default_rng(5)
+    table = {f"c{place}": chance.integers(-1, 4, 5_000) for place in range(columns)}
+    rows = rows_of(layout, table, np.ones(5_000, np.int64))
+    found = scan(layout, rows, None, threads=3)
+    assert found.pairs.sum() == 5_000 * 4_999 // 2
+    t, s = np.triu_indices(5_000, 1)
+    terms = layout.terms.terms
+    packed = layout.canonical(
+        layout.pack([table[one.left][t] for one in terms], [table[one.right][s] for one in terms])
+    )
+    distinct, sums = np.unique(packed, axis=0, return_counts=True)
+    assert (found.patterns == distinct).all()
+    assert (found.pairs == sums).all()
+
+
+def test_counts_of_parts_add_up_and_patterns_that_cancel_stay_with_none():
+    layout = layout_of(1, nullable=False, cross=False)
+    one = Counted(np.array([[1]], np.uint64), np.array([3]), np.array([7]), np.array([9]))
+    gone = Counted(np.array([[1]], np.uint64), np.array([-3]), np.array([4]), np.array([5]))
+    both: Any = merged(layout, [one, gone])
+    assert (both.pairs.tolist(), both.t.tolist(), both.s.tolist()) == ([0], [4], [5])
