@@ -110,7 +110,7 @@ class SparkEngine(Engine):
         """
         if self._mode == "spark" or any("<" in spark_type for spark_type in asked.columns.values()):
             return None
-        if self._mode == "auto" and _is_large(rows, asked.source):
+        if self._mode == "auto" and is_large(rows, asked.source):
             return None
         table = (rows if self._mode == "local" else rows.limit(MOST_ROWS_HERE + 1)).toArrow()
         if self._mode == "auto" and table.num_rows > MOST_ROWS_HERE:
@@ -131,12 +131,12 @@ class SparkEngine(Engine):
         return quarantine(self.spark, *given, **named)
 
 
-def _is_large(rows: DataFrame, source: Changes) -> bool:
+def is_large(rows: DataFrame, source: Changes, most: int = MOST_FILES_HERE) -> bool:
     """Whether all of some large files is to be read, so that there is no use in fetching a few rows of them first."""
     if source.path is None or source.where is not None:
         return False
     local = [unquote(uri.removeprefix("file://")) for uri in rows.inputFiles() if uri.startswith("file:")]
-    return sum(Path(one).stat().st_size for one in local if Path(one).is_file()) > MOST_FILES_HERE
+    return sum(Path(one).stat().st_size for one in local if Path(one).is_file()) > most
 
 
 def _is_ours(error: Exception) -> bool:
