@@ -120,8 +120,9 @@ class _Application:
 
     def _base(self, before: Snapshot, prepared: Prepared, things: Sequence[Maintained]) -> Snapshot:
         """A snapshot with all that is asked for now, for the rows that are there."""
-        plan, inserts, table = prepared.plan, prepared.staged.inserts, self.request.table
-        return caught_up(self.ground, with_columns(self.ground, before, plan, prepared.rules, inserts, table), things)
+        plan, table = prepared.plan, self.request.table
+        staged = [*prepared.staged.inserts, *prepared.staged.deletes]
+        return caught_up(self.ground, with_columns(self.ground, before, plan, prepared.rules, staged, table), things)
 
     def _change(self, base: Snapshot, prepared: Prepared) -> Change:
         """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
@@ -191,13 +192,13 @@ class _Application:
         current, before = prepared.current, prepared.before
         changed = before.files != current.files
         if prepared.older is not None:
-            before, changed = retracted(self.ground, current, prepared.older), True
+            before, changed = retracted(self.ground, current, prepared.older, self.request.mask), True
             base = self._base(before, prepared, things)
         for one in things:
             verdict = one.rejected(verdict, base)
         verdict = replace(verdict, rows={**verdict.rows, "total": before.rows})
         load = self._stored_load(verdict, prepared, done, None)
-        after = with_loads(before, load)
+        after = replace(with_loads(before, load), mask=list(self.request.mask))
         if not after.constraints:  # nothing was ever kept: the state is that of these constraints, without rows
             after = replace(after, **prepared.in_force, facts=base.facts)
         return verdict, advance(current, after, Action.APPLY, load_id=load.load_id, changed=changed)

@@ -74,6 +74,11 @@ def escaped(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
     """A hint that names the nearest candidate; without one, lists them all."""
     names = sorted(set(candidates))

@@ -34,7 +34,7 @@ DOCUMENTS: list[Document] = [
     ViolatingRows(0, 2, [{"row_id": 1, "violations": 9}], FILE),
     Listed(1, [{"t": {"values": {"zip": None}}}], None),
     Listed(1, [], FILE),
-    TakenKeys(1, 2, [{"id": 3}], [7]),
+    TakenKeys(1, 2, 0, [{"id": 3}], [7]),
     Deleted(FILE, 1, 0, 2, [{"id": 3}]),
     Written(FILE),
     Checked("index", "abc", 1, 2, ["It is gone."]),

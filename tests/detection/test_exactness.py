@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_engine.constraints.model import Constraint
+from dc_engine.constraints.parser import parse_body
 from dc_engine.detection.counting import Scan
 from dc_engine.detection.listing import MOST_ROW_IDS
 from dc_engine.detection.rows import LOAD_BITS
 from dc_engine.maintained.judging import Findings
 from tests.detection.engine import Engine
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
-from tests.detection.strategies import Case, cases
+from tests.detection.strategies import KINDS, Case, cases
 
 
 @given(case=cases(), units=st.sampled_from([1, 1, 3]), cheap=st.booleans(), chance=st.randoms(use_true_random=False))
@@ -26,6 +28,30 @@ def test_every_count_equals_brute_force_after_every_load(
 ) -> None:
     with patch.object(Scan, "is_cheap", cheap):
         _check(case, units, chance)
+
+
+CROSS_RULES = [
+    "t.c0 = s.c1",
+    "t.c0 = s.c1 and t.c2 > s.c2",
+    "t.c0 = s.c1 and t.c2 != s.c2",
+    "t.c0 = s.c1 and t.c1 = s.c0",
+    "t.c0 = s.c1 and t.c1 <= s.c0",
+]
+
+
+@st.composite
+def crossed(draw: st.DrawFn) -> Case:
+    """Blocks from equalities across columns: a row lies in one block as t and in another as s."""
+    kinds = dict.fromkeys(["c0", "c1", "c2"], next(one for one in KINDS if one.spark == "int"))
+    rows = st.lists(st.fixed_dictionaries(dict.fromkeys(kinds, st.integers(0, 3))), max_size=5)
+    bodies = draw(st.lists(st.sampled_from(CROSS_RULES), min_size=1, max_size=3, unique=True))
+    rules = tuple(Constraint(f"rule {n}", "deny", (parse_body(body),)) for n, body in enumerate(bodies))
+    return Case(kinds, rules, tuple(draw(st.lists(rows, min_size=2, max_size=3))))
+
+
+@given(case=crossed(), units=st.sampled_from([1, 3]), chance=st.randoms(use_true_random=False))
+def test_so_do_counts_and_listings_of_rules_across_columns(case: Case, units: int, chance: random.Random) -> None:
+    _check(case, units, chance)
 
 
 def _check(case: Case, units: int, chance: random.Random) -> None:

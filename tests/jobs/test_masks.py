@@ -30,6 +30,7 @@ RULES = {
     "constraints": [{"name": "city", "fd": "zip -> city"}],
 }
 TYPES = {"id": "bigint", "zip": "string", "city": "string"}
+CHANGE = {"_change_type": "string"}
 SECRET = "Berlin-Mitte"
 BROKEN = [(1, "10115", SECRET), (2, "10115", "Paris")]
 
@@ -38,14 +39,15 @@ class Gate:
     """One state, and loads of rows as (id, zip, city)."""
 
     def __init__(self, session: Session, folder: Path) -> None:
-        self.session, self.state = session, str(folder / "state")
+        self.session, self.state, self.rules = session, str(folder / "state"), RULES
 
-    def apply(self, load_id: str, rows: list[tuple[Any, ...]], **more: Any) -> Verdict:
+    def apply(self, load_id: str, rows: list[tuple[Any, ...]], kind: str = "insert", **more: Any) -> Verdict:
         columns = zip(*rows, strict=True)
         arrow = (pa.int64(), pa.string(), pa.string())
         table = pa.table({name: pa.array(list(v), t) for name, v, t in zip(TYPES, columns, arrow, strict=True)})
-        self.session.sources["changes"] = Source(table, TYPES)
-        request = {"state": self.state, "load_id": load_id, "changes": {"path": "changes"}, "constraints": RULES}
+        kinds = pa.array([kind] * len(rows))
+        self.session.sources["changes"] = Source(table.append_column("_change_type", kinds), TYPES | CHANGE)
+        request = {"state": self.state, "load_id": load_id, "changes": {"path": "changes"}, "constraints": self.rules}
         return apply_load(self.session, request | more)
 
 
@@ -109,6 +111,19 @@ class TestErrors:
         with pytest.raises(UnexpectedError, match=r"RuntimeError \(.*\) at test_masks.py:\d+\.$") as caught:
             gate.apply("monday", BROKEN, mask=["city"])
         assert SECRET not in shown(caught.value)
+
+    def test_the_mask_of_a_rejected_load_that_is_discarded_counts_too(self, gate: Gate) -> None:
+        gate.apply("monday", BROKEN)
+        gate.apply("tuesday", [(3, "10115", "Rome")], mask=["city"], rejected_load="discard")
+        assert SECRET not in json.dumps(read_verdict(Storage(gate.state), "monday").to_dict())
+
+    def test_an_attempt_that_is_discarded_shows_nothing_of_the_loads_after_it(self, gate: Gate) -> None:
+        gate.rules = {**RULES, "key": ["city"]}
+        gate.apply("monday", [(1, "1", SECRET)])
+        gate.apply("tuesday", [(1, "1", SECRET)], kind="delete")
+        with pytest.raises(ChangesError, match=r"deletes row city=\*\*\*, which would not be there"):
+            rows = [(1, "1", SECRET), (2, "2", "Paris"), (3, "2", "Rome")]
+            gate.apply("monday", rows, mask=["city"], rejected_load="discard")
 
     def test_maintenance_of_a_masked_state_says_no_value_either(self, gate: Gate) -> None:
         gate.apply("monday", BROKEN, mask=["city"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dc_engine.apply_load import apply_load
+from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.documents import file_of, from_text
 from dc_engine.detection.plan import ROW_HASH, Plan
 from dc_engine.detection.rows import ROW_ID, read_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
@@ -20,7 +21,7 @@ from dc_engine.errors import ChangesError, ConstraintError, SchemaError, StateEr
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
 from dc_engine.request import Changes
-from dc_engine.state.files import DataFile, FileKind, data_file
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot, commit, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
@@ -30,6 +31,7 @@ ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
 CITY = {"name": "city", "fd": "zip -> city"}
 PAY = {"name": "pay", "fd": "zip -> pay"}
 READS_ALL = {"name": "reads all", "deny": "t.id = s.id and t.zip = s.zip and t.city != s.city and t.pay < s.pay"}
+NEVER = {"name": "never", "deny": "t.zip = 'never'"}
 POSITIVE = {"name": "positive", "deny": "t.pay <= 0"}
 
 Row = tuple[Any, ...]
@@ -222,14 +224,116 @@ class TestReplacing:
 
 
 def widen(spark: Session, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
-    """All rows of a state without key and without deletes, with the columns that the table has: Spark's part."""
+    """All rows that count of a state without key, with the columns that the table has: Spark's part."""
     known = spark.sources[source.path or ""].table
     places = {code: place for place, code in enumerate(row_hashes(known)[0].tolist())}
     rows = pa.concat_tables(read_rows(storage, snapshot.files_of(FileKind.ROWS), [ROW_HASH]))
+    dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
+    rows = rows.filter(pa.array(is_alive(rows.column(ROW_ID).to_numpy(), dead)))
     found = known.take(pa.array([places[code] for code in rows.column(ROW_HASH).to_pylist()])).select(plan.columns)
     wide = found.add_column(0, ROW_ID, rows.column(ROW_ID)).append_column(ROW_HASH, rows.column(ROW_HASH))
     written = WriteRows(storage, plan.columns)(wide.combine_chunks().to_batches())
-    return [data_file(json.loads(text)["file"]) for batch in written for text in batch.column(0).to_pylist()]
+    documents = [from_text(text) for batch in written for text in batch.column(0).to_pylist()]
+    return [file for file in map(file_of, documents) if file]
+
+
+class TestColumnsOfTheTable:
+    """Rows that were deleted stay what they were when the others get columns of the table."""
+
+    FIRST, SECOND, THIRD = (1, "a", "x", 1), (2, "a", "y", 2), (3, "a", "x", 3)
+
+    @pytest.fixture
+    def table(self, session: Session, tmp_path: Path) -> Table:
+        """Of two rows alike the older one, of load 1, is deleted by load 3; then the table gives a column."""
+        session.widens = widen
+        table = Table(session, tmp_path, CITY)
+        table.apply("1", self.FIRST)
+        table.apply("2", self.FIRST)
+        table.apply("3", deletes=(self.FIRST,))
+        table.rules = [CITY, PAY]
+        table.apply("4", self.SECOND, table=table.source("table", [self.FIRST]))
+        assert table.counts == {"rows": 2, "city": 1, "pay": 1}
+        return table
+
+    def test_a_load_whose_row_was_deleted_before_is_taken_out(self, table: Table) -> None:
+        table.rules = [CITY]
+        table.apply("5", self.THIRD)
+        table.maintain("retract", load_id="1")  # then the delete takes the row of load 2
+        assert table.counts == {"rows": 2, "city": 1}
+        table.maintain("rebuild")
+        assert table.counts == {"rows": 2, "city": 1}
+
+    def test_and_replaced(self, table: Table) -> None:
+        table.rules = [CITY]
+        table.apply("5", self.THIRD)
+        table.apply("1", (9, "q", "q", 9))
+        assert table.counts == {"rows": 3, "city": 1}
+
+    def test_what_deleted_it_cannot_be_taken_out_while_a_rule_needs_a_column_that_it_never_had(
+        self, table: Table
+    ) -> None:
+        before = table.counts
+        with pytest.raises(StateError, match="column 'pay' is not known"):
+            table.maintain("retract", load_id="3")
+        assert table.counts == before
+        table.rules = [CITY]
+        table.apply("5", self.THIRD)
+        table.maintain("retract", load_id="3")
+        assert table.counts == {"rows": 4, "city": 3}
+
+    def test_a_second_column_finds_the_dead_rows_again(self, table: Table) -> None:
+        table.rules = [CITY, PAY, READS_ALL]
+        table.apply("5", self.THIRD, table=table.source("table", [self.FIRST, self.SECOND]))
+        table.maintain("compact")
+        table.rules = [CITY]
+        table.apply("6", (7, "z", "z", 7))
+        table.maintain("retract", load_id="1")
+        assert table.counts == {"rows": 3, "city": 1}
+
+
+class TestOtherTypes:
+    """A column may have changed its type while there were no rows, or no rule that read it."""
+
+    def test_a_load_without_rows_does_not_tell_todays_type(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, PAY)
+        table.apply("1", (1, "a", "x", 1), (2, "a", "y", 1))
+        table.rules = [NEVER]
+        table.apply("2")
+        table.rules, table.types["pay"] = [PAY], "bigint"
+        with pytest.raises(ConstraintError, match="Column 'pay', which constraint 'pay' needs, is not known"):
+            table.apply("3")
+        table.types["pay"] = "int"
+        table.apply("3", (3, "a", "z", 2))
+        assert table.counts == {"rows": 3, "pay": 2}
+
+    def test_loads_of_before_and_after_are_told_apart(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, PAY, key="id")
+        table.apply("1", (1, "a", "x", 1))
+        table.apply("2", deletes=((1, "a", "x", 1),))
+        table.rules = [NEVER]
+        table.apply("3")
+        table.rules, table.types["pay"] = [PAY], "string"
+        table.apply("4", (3, "a", "x", "p"), (4, "a", "x", "q"))
+        table.apply("5", (5, "b", "x", "p"), deletes=((4, "a", "x", "q"),))
+        table.apply("6", (6, "a", "x", "r"))
+        assert table.counts == {"rows": 3, "pay": 1}
+        with pytest.raises(StateError, match=r"column 'pay' has changed its type since \(int32 and string\)"):
+            table.maintain("retract", load_id="2")
+        table.maintain("retract", load_id="5")
+        assert table.counts == {"rows": 3, "pay": 3}
+
+    def test_deletes_that_found_nothing_then_are_no_traceback(self, session: Session, tmp_path: Path) -> None:
+        table = Table(session, tmp_path, PAY, key="id")
+        table.apply("1", (1, "a", "x", 1))
+        table.apply("2", deletes=((1, "a", "x", 1),), missing_deletes="ignore")
+        table.maintain("retract", load_id="1")  # then load 2 deletes nothing
+        table.types["pay"] = "bigint"
+        table.apply("3", (3, "a", "x", 3), (4, "a", "x", 4))
+        table.apply("4", deletes=((4, "a", "x", 4),))
+        for act in (lambda: table.maintain("retract", load_id="2"), lambda: table.apply("2", (9, "a", "x", 9))):
+            with pytest.raises(StateError, match="has changed its type since"):
+                act()
+        assert table.counts == {"rows": 1, "pay": 0}
 
 
 class TestKeyChanges:
@@ -257,6 +361,21 @@ class TestKeyChanges:
         table.key = "id"
         table.apply("3", (4, "d", "z", 3))
         self.refused(table, **{"rows": 3, "city": 0, "reads all": 0})
+
+    @pytest.mark.parametrize("again", [(), ((7, "q", "q", 7),)], ids=["taken out", "replaced"])
+    def test_rows_that_were_deleted_before_there_was_a_key_do_not_come_back_under_it(
+        self, session: Session, tmp_path: Path, again: tuple[Row, ...]
+    ) -> None:
+        table = Table(session, tmp_path, CITY, READS_ALL)
+        rows = ((1, "a", "x", 1), (1, "a", "y", 2))
+        table.apply("1", *rows)
+        table.apply("2", deletes=rows)
+        table.key = "id"
+        table.apply("3", (2, "b", "x", 3))
+        with pytest.raises(ChangesError, match=r"t deleted rows that share 1 key, for instance id=1, and they would"):
+            table.apply("2", *again) if again else table.maintain("retract", load_id="2")
+        assert table.counts == {"rows": 1, "city": 0, "reads all": 0}
+        table.maintain("rebuild")
 
     def test_deletes_by_key_are_not_played_again_by_whole_rows(self, session: Session, tmp_path: Path) -> None:
         table = Table(session, tmp_path, CITY, key="id")
@@ -314,7 +433,7 @@ class TestKeyChanges:
         table.apply("3", (4, "b", "z", 3))
         table.apply("1", (1, "a", "y", 1))
         assert table.counts == {"rows": 3, "city": 1, "reads all": 0}
-        with pytest.raises(ChangesError, match="inserts 1 keys that are present"):
+        with pytest.raises(ChangesError, match="inserts 1 key that is present"):
             table.apply("1", (4, "a", "y", 1))
         table.maintain("retract", load_id="2")
         assert table.counts == {"rows": 2, "city": 0, "reads all": 0}

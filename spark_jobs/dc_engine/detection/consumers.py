@@ -45,6 +45,10 @@ class Probe:
 class Consumer(Protocol):
     """Somebody who looks at the probes of a group."""
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether it has to see, with the rows of the load, those that came back before."""
+
     def asks(self, rows: pa.Table) -> np.ndarray:
         """Which changed rows have to see what the index holds for them."""
 
@@ -68,6 +72,7 @@ class CountViolations:
     work: Work
     group: Group
     constraint: ConstraintPlan
+    looks_back: bool = False
 
     def asks(self, rows: pa.Table) -> np.ndarray:
         """Those that can take part in a violation at all: rows with NULLs in the way ask for nothing."""
@@ -126,29 +131,34 @@ def ids_of(frame: Frame) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class CheckKeys:
-    """Reports keys that are inserted twice, or while they are present."""
+    """Reports keys that are inserted twice, or while they are present, or come back twice."""
 
     key: tuple[str, ...]
+    looks_back: bool = True
 
     def asks(self, rows: pa.Table) -> np.ndarray:
         """Every row asks whether its key is taken."""
         return np.ones(rows.num_rows, bool)
 
-    def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (a replay has seen to the keys)
-        """Nothing."""
+    def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Nothing: the load itself may delete what comes back."""
         yield from ()
 
     def found(self, probe: Probe) -> Iterator[pa.RecordBatch]:
         """The keys, if there are any."""
         new, old = probe.new.new_t, probe.new.old_t
-        both = combine([np.concatenate([new.codes[name], old.codes[name]]) for name in self.key])
-        keys, first, place = np.unique(both[: new.size], return_index=True, return_inverse=True)
-        twice = first[np.bincount(place, new.weights, len(keys)) > 1]
-        _, new_places, old_places = np.intersect1d(both[: new.size], both[new.size :], return_indices=True)
-        if not len(twice) and not len(new_places):
+        codes = combine([np.concatenate([new.codes[name], old.codes[name]]) for name in self.key])
+        keys, place = np.unique(codes, return_inverse=True)
+        new_rows = np.bincount(place[: new.size], new.weights, len(keys))
+        old_rows = np.bincount(place[new.size :], old.weights, len(keys))
+        twice, present, back = new_rows > 1, (new_rows > 0) & (old_rows > 0), old_rows > 1
+        if not (twice | present | back).any():
             return
-        shown = np.concatenate([twice, new_places])[:_MOST_NAMED]
-        rows = new.table.take(pa.array(new.first[shown])).select(self.key)
+        chosen = np.flatnonzero(twice | present | back)[:_MOST_NAMED]
+        tables = [frame.table.take(pa.array(frame.first)).select(self.key) for frame in (new, old)]
+        first = np.unique(place, return_index=True)[1][chosen]
+        rows = pa.concat_tables(tables).take(pa.array(first))
         names = json_rows({name: whole(rows.column(name)) for name in self.key}, MOST_OF_NAME)
-        owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(old_places[:_MOST_NAMED])]
-        yield tell(TakenKeys(len(twice), len(new_places), names, owners))
+        holders = np.flatnonzero(np.isin(place[new.size :], chosen))[:_MOST_NAMED]
+        owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(holders)]
+        yield tell(TakenKeys(int(twice.sum()), int(present.sum()), int(back.sum()), names, owners))

@@ -85,10 +85,14 @@ class SkippedRows:
 
 @dataclass(frozen=True, slots=True)
 class TakenKeys:
-    """Keys that a load inserts more than once, or while they are present; some of them, and the rows that have them."""
+    """Keys that a load inserts more than once, or while they are present, or that several rows have that come back.
+
+    Some of them are named, and the rows that have them.
+    """
 
     twice: int
     present: int
+    back: int
     keys: list[dict[str, Any]]
     owners: list[int]
 

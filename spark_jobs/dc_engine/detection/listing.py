@@ -24,6 +24,8 @@ from dc_engine.detection.rows import ROW_ID
 from dc_engine.verdict import MASKED
 
 MOST_ROW_IDS = 100
+_FRAME_BITS = 40
+"""Where the number of a frame stands, above those of its projections."""
 
 RowIds = Callable[[np.ndarray], list[list[int]]]
 """The first ids of the rows of some projections of a frame."""
@@ -58,6 +60,10 @@ class _Pairs:
     s_chosen: np.ndarray
     violations: np.ndarray
 
+    @property
+    def sides(self) -> tuple[tuple[Origin, np.ndarray], tuple[Origin, np.ndarray]]:
+        return (self.t, self.t_chosen), (self.s, self.s_chosen)
+
     def at(self, chosen: np.ndarray) -> _Pairs:
         """Some of the pairs."""
         return _Pairs(self.t, self.s, self.t_chosen[chosen], self.s_chosen[chosen], self.violations[chosen])
@@ -85,16 +91,19 @@ def list_pairs(
 
 def _best(found: Sequence[_Pairs], most: int) -> list[_Pairs]:
     """The pairs that ``merge_listings`` will keep, chosen before any of their values, which may be long, is copied."""
-    ends = [np.stack([_ends(one.t, one.t_chosen), _ends(one.s, one.s_chosen)], axis=1) for one in found]
+    first = {id(side.frame): place for place, one in enumerate(found) for side in (one.t, one.s)}
+    ends = [
+        np.stack([_ends(side, chosen, first[id(side.frame)]) for side, chosen in one.sides], axis=1) for one in found
+    ]
     order = _ranked(np.concatenate([_row_pairs(one) for one in found]), np.concatenate(ends))[:most]
     bounds = np.cumsum([0, *(len(one.t_chosen) for one in found)])
     parts = [np.sort(order[(order >= low) & (order < high)]) - low for low, high in pairwise(bounds)]
     return [one.at(part) for one, part in zip(found, parts, strict=True)]
 
 
-def _ends(origin: Origin, chosen: np.ndarray) -> np.ndarray:
-    """A number for each projection: that of its first row when it is new, and a number that no row has otherwise."""
-    return _first_ids(origin, chosen) if origin.new else -1 - chosen
+def _ends(origin: Origin, chosen: np.ndarray, frame: int) -> np.ndarray:
+    """A number for each projection: that of its first row when it is new, else one that no row and no other one has."""
+    return _first_ids(origin, chosen) if origin.new else -1 - (chosen + (frame << _FRAME_BITS))
 
 
 def list_rows(frame: Origin, columns: Sequence[str], violating: np.ndarray, most: int) -> pa.Table:

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from dc_engine.detection.codes import whole
+from dc_engine.detection.dead import is_alive
 from dc_engine.errors import StateError
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
@@ -46,6 +48,29 @@ def read_rows(storage: Storage, files: Iterable[DataFile], columns: Sequence[str
         reader = Reader(storage, file)
         for group in range(len(reader.group_starts) - 1):
             yield read_group(reader, file, group, columns)
+
+
+def read_living(
+    reader: Reader, file: DataFile, dead: BitMap64, columns: Sequence[str], groups: Iterable[int]
+) -> Iterator[pa.Table]:
+    """The rows of some row groups that count. A file of dead rows alone may lack some of the columns."""
+    for group in groups:
+        alive = is_alive(whole(read_group(reader, file, group, []).column(ROW_ID)).to_numpy(), dead) if dead else None
+        if alive is None or alive.all():
+            yield read_group(reader, file, group, columns)
+        elif alive.any():
+            yield read_group(reader, file, group, columns).filter(pa.array(alive))
+
+
+def read_dead_rows(storage: Storage, file: DataFile, dead: BitMap64) -> list[pa.Table]:
+    """The rows of a file that no longer count, with all columns that it has."""
+    reader, found = Reader(storage, file), []
+    names = [name for name in reader.schema.names if name != ROW_ID]
+    for group in range(len(reader.group_starts) - 1):
+        gone = ~is_alive(whole(read_group(reader, file, group, []).column(ROW_ID)).to_numpy(), dead)
+        if gone.any():
+            found.append(read_group(reader, file, group, names).filter(pa.array(gone)).select([ROW_ID, *names]))
+    return found
 
 
 def row_ids(storage: Storage, files: Iterable[DataFile]) -> np.ndarray:
@@ -110,6 +135,13 @@ def take_rows(
 
 def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool) -> pa.Table:
     reader = Reader(storage, file)
+    unknown = sorted(set(columns) - set(reader.schema.names))
+    if unknown:
+        raise StateError(
+            f"Column {', '.join(map(repr, unknown))} is not known of rows in the state {storage.uri} that were deleted "
+            "before it was kept.",
+            hint="Mend the table and rebuild the state from it.",
+        )
     if file.first_row_id is None:  # ordered by the ids, which are its first column
         first = np.searchsorted(wanted, reader.bounds[:, 0])
         groups = np.flatnonzero(np.searchsorted(wanted, reader.bounds[:, 1], side="right") > first)

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dc_engine.detection.codes import whole
 from dc_engine.detection.consumers import LISTING, VIOLATING
-from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.dead import read_dead
 from dc_engine.detection.documents import Document, SkippedRows, as_batch, failed
 from dc_engine.detection.encode import encode, skipped_null_rows, with_hash
 from dc_engine.detection.plan import Group
 from dc_engine.detection.report import Report
-from dc_engine.detection.rows import ROW_ID, read_group
+from dc_engine.detection.rows import ROW_ID, read_living
 from dc_engine.detection.unit import probe_unit
 from dc_engine.detection.work import DOCUMENT, Work, received, send, tell
 from dc_engine.errors import DcError
@@ -73,11 +72,9 @@ def pieces(work: Work, columns: Sequence[str], tasks: int = 1, task: int = 0) ->
             turn += 1
             if turn % tasks != task:
                 continue
-            rows = read_group(reader, file, group, columns)
-            if dead:
-                rows = rows.filter(pa.array(is_alive(whole(rows.column(ROW_ID)).to_numpy(), dead)))
-            if rows.num_rows:
-                yield rows, sign
+            for rows in read_living(reader, file, dead, columns, [group]):
+                if rows.num_rows:
+                    yield rows, sign
 
 
 @dataclass(frozen=True, slots=True)

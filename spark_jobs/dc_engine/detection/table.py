@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dc_engine.detection.codes import whole
 from dc_engine.detection.comparable import is_months
-from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.dead import read_dead
 from dc_engine.detection.documents import Written, as_batch
 from dc_engine.detection.plan import ROW_HASH
-from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
+from dc_engine.detection.rows import ROW_ID, read_living, write_rows
 from dc_engine.detection.sources import column_types, kept_name
 from dc_engine.detection.staging import canonical
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
+from dc_engine.state.parquet import Reader
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
@@ -53,9 +53,11 @@ class ReadRows:
         dead = read_dead(self.storage, self.dead)
         names = [ROW_ID, *(kept_name(place) for place in range(len(self.columns))), ROW_HASH]
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            for rows in read_rows(self.storage, [self.files[number]], [*self.columns, ROW_HASH]):
-                alive = rows.filter(pa.array(is_alive(whole(rows.column(ROW_ID)).to_numpy(), dead)))
-                ordered = alive.select([ROW_ID, *self.columns, ROW_HASH]).rename_columns(names)
+            file = self.files[number]
+            reader = Reader(self.storage, file)
+            groups = range(len(reader.group_starts) - 1)
+            for rows in read_living(reader, file, dead, [*self.columns, ROW_HASH], groups):
+                ordered = rows.select([ROW_ID, *self.columns, ROW_HASH]).rename_columns(names)
                 yield from ordered.combine_chunks().to_batches()
 
 

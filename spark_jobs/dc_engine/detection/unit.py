@@ -37,7 +37,8 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
             yield from one.undone(probe)
         frames += _signed(probe)
         del probe  # the old entries, whose values may be long, are not needed any more
-    if any(one.num_rows for one in done.both):
+    looks_back = any(one.looks_back for one in consumers)
+    if any(one.num_rows for one in (*done.both, *(undone.new if looks_back else ()))):
         probe = _prepare(work, group, unit, done, undone)
         for one in consumers:
             yield from one.found(probe)
@@ -72,6 +73,8 @@ def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | 
     """
     new, gone = rows.new, rows.gone
     asking = [pa.concat_tables(pair) for pair in zip(new, gone, strict=True)]
+    if earlier is not None and any(one.looks_back for one in consumers_of(work, group)):
+        asking = [pa.concat_tables(pair) for pair in zip(asking, earlier.new, strict=True)]
     taken = (
         [[one] for one in gone] if earlier is None else [list(pair) for pair in zip(gone, earlier.gone, strict=True)]
     )

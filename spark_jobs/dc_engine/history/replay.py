@@ -10,23 +10,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from dc_engine.detection.codes import whole
+from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.report import json_rows
 from dc_engine.detection.resolve import CAUSE, LOAD, MOST_NAMED, write_deletes
 from dc_engine.detection.rows import ROW_ID, load_of, row_ids, take_rows
+from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.work import Undone
 from dc_engine.errors import ChangesError, StateError
 from dc_engine.history.apart import own_files, rows_among_others, scratch_file
 from dc_engine.history.change import Attempt, Change
-from dc_engine.history.scene import Scene, SceneReader, values
+from dc_engine.history.scene import Scene, SceneReader, changed_type, values
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
+from dc_engine.state.parquet import Reader
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import MASKED
@@ -110,7 +114,7 @@ class _Outcome:
     line: int | None
 
 
-@dataclass(slots=True)
+@dataclass
 class _Replay:
     """The load and all later ones, played through for the identities that it touches."""
 
@@ -133,7 +137,7 @@ class _Replay:
         result.missing, result.deleted = len(missing), len(mine) - len(missing)
         result.replaced = sum(one.cause == "replace" for one in mine)
         named = lines.take(pa.array(missing[:MOST_NAMED], pa.int64())).select(self.plan.key or self.plan.columns)
-        result.named = json_rows({name: whole(named.column(name)) for name in named.column_names})
+        result.named = json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME)
         self._write_lines(result, outcomes, scene)
         result.rows = len(present) - len(scene.now)
         result.turned = self._turned(scene, present)
@@ -232,7 +236,7 @@ class _Replay:
 
     def _name(self, rows: pa.Table, place: int) -> str:
         row = rows.slice(place, 1).select(self.plan.key or self.plan.columns)
-        (values,) = json_rows({name: whole(row.column(name)) for name in row.column_names})
+        (values,) = json_rows({name: whole(row.column(name)) for name in row.column_names}, MOST_OF_NAME)
         shown = {name: MASKED if name.lower() in self.mask else value for name, value in values.items()}
         return ", ".join(f"{name}={value}" for name, value in shown.items())
 
@@ -240,6 +244,20 @@ class _Replay:
         """Rows of the state or of the attempt, with all that is kept of them."""
         files = [*self.snapshot.files_of(FileKind.ROWS), *(self.attempt.staged.inserts if self.attempt else [])]
         return take_rows(self.storage, files, np.array(ids, np.int64), self.plan.stored)
+
+    def _check_types(self, rows: pa.Table) -> None:
+        """Refuse rows of a time when a column had another type: no others of then can be left."""
+        for file in reversed(self.snapshot.files_of(FileKind.ROWS)):
+            if is_alive(row_ids(self.storage, [file]), self._dead).any():
+                today = Reader(self.storage, file).schema
+                for name in self.plan.columns:
+                    if rows.schema.field(name).type != today.field(name).type:
+                        raise changed_type(self.load, name, [rows.schema.field(name).type, today.field(name).type])
+                return
+
+    @cached_property
+    def _dead(self) -> BitMap64:
+        return read_dead(self.storage, self.snapshot.files_of(FileKind.DEAD))
 
     def _write_lines(self, result: Change, outcomes: Sequence[_Outcome], scene: Scene) -> None:
         """Write down the deletes of the attempt, and of every load whose deletes are others than before."""
@@ -293,7 +311,9 @@ class _Replay:
         """Rows of some ids in a file for the workers."""
         if not ids:
             return []
-        file = scratch_file(self.storage, self._rows(sorted(ids)))
+        rows = self._rows(sorted(ids))
+        self._check_types(rows)
+        file = scratch_file(self.storage, rows)
         result.scratch.append(file)
         return [file]
 

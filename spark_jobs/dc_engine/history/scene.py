@@ -94,6 +94,8 @@ class SceneReader:
         given = np.isin(whole(lines.column(LOAD)).to_numpy(), [self.load.number, *self._attempt_numbers])
         alive = self._alive([own, new, lines.filter(pa.array(given))])
         index, tables = self.plan.identity, (own, new, alive, lines)
+        for name in index.key:
+            self._check_types(name, tables)
         identities = [[whole(table.column(name)) for name in index.key] for table in tables]
         codes = identity_codes(identities, index.families)
         coded = [Coded(*pair) for pair in zip(tables, codes, strict=True)]
@@ -117,8 +119,19 @@ class SceneReader:
     def _table(self, parts: Iterable[pa.Table]) -> pa.Table:
         """Identities and ids as one table, also when there are none."""
         columns = [*self.plan.identity.key, ROW_ID]
-        tables = [part.select(columns) for part in parts]
+        return self._joined([part.select(columns) for part in parts], columns)
+
+    def _joined(self, parts: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
+        """Tables as one, unless a column has changed its type, as it may when a table was emptied."""
+        tables = [part for part in parts if part.num_rows]
+        for name in columns:
+            self._check_types(name, tables)
         return pa.concat_tables(tables) if tables else self._empty(columns)
+
+    def _check_types(self, name: str, tables: Iterable[pa.Table]) -> None:
+        types = {table.schema.field(name).type for table in tables if table.num_rows}
+        if len(types) > 1:
+            raise changed_type(self.load, name, types)
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
         """No rows, with the types that the columns have in the state; a column that no file has is all NULL."""
@@ -135,7 +148,7 @@ class SceneReader:
         """All deletes from the load on, and those of the attempt."""
         columns = [LOAD, ROW_ID, CAUSE, *self.plan.stored]
         versions = {one.number: one.records for one in (self.load, *self.later) if one.recorded}
-        tables = [self._empty(columns)]
+        tables: list[pa.Table] = []
         for file in self.snapshot.files_of(FileKind.DELETES):
             if file.bounds and any(file.bounds[0] <= number <= file.bounds[1] for number in versions):
                 tables.append(self._written_lines(file, versions, columns))
@@ -148,7 +161,7 @@ class SceneReader:
                 CAUSE: pa.array(["delete"] * rows.num_rows, pa.string()),
             }
             tables.append(pa.table(facts | {name: rows.column(name) for name in self.plan.stored}))
-        return pa.concat_tables(tables)
+        return self._joined(tables, columns)
 
     def _written_lines(self, file: DataFile, versions: Mapping[int, int], columns: Sequence[str]) -> pa.Table:
         """The lines of a file that are of these loads, and still count."""
@@ -186,6 +199,15 @@ class SceneReader:
         distinct, first = np.unique(codes, return_index=True)
         chosen = first[np.searchsorted(distinct, owner)]
         return entries.select(index.key).take(pa.array(chosen)).append_column(ROW_ID, pa.array(ids))
+
+
+def changed_type(load: Load, name: str, types: Iterable[pa.DataType]) -> StateError:
+    """Why rows of another time cannot be brought together with those of today."""
+    return StateError(
+        f"Load '{load.load_id}' cannot be taken out or replaced: column '{name}' has changed its type since "
+        f"({' and '.join(sorted(map(str, types)))}), and rows of then and now cannot be compared.",
+        hint="Mend the table and rebuild the state from it.",
+    )
 
 
 def values(table: pa.Table, column: str) -> list[Any]:

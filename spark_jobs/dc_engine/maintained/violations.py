@@ -14,7 +14,7 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.rows import load_of
 from dc_engine.detection.sizing import make_work
 from dc_engine.engines.work import detect
-from dc_engine.errors import ChangesError
+from dc_engine.errors import ChangesError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
 from dc_engine.maintained.continuity import (
@@ -51,6 +51,8 @@ class Violations(Maintained):
     plan: Plan
     rules: ConstraintSet
     request: Request | None = None
+    """The load that asks for it; nothing when a load is taken out."""
+    mask: tuple[str, ...] = ()
 
     name: ClassVar[str] = VIOLATIONS
 
@@ -93,9 +95,9 @@ class Violations(Maintained):
         )
         documents = detect(ground.engine, work)
         ground.drafts.extend(filter(None, map(file_of, documents)))
-        for one in documents:
-            if isinstance(one, TakenKeys):
-                raise _key_error(one, ground.storage, base, self.request)
+        taken = [one for one in documents if isinstance(one, TakenKeys)]
+        if taken:
+            raise self._key_error(taken, ground.storage, base)
         findings, runs = add_up(documents, len(self.plan.constraints))
         carried = total_violations(base)
         totals = {
@@ -128,19 +130,30 @@ class Violations(Maintained):
             if found != said:
                 yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
 
-
-def _key_error(taken: TakenKeys, storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
-    load_id = request.load_id if request else ""
-    rows = named(taken.keys, request.mask if request else ())
-    if taken.twice:
+    def _key_error(self, taken: Sequence[TakenKeys], storage: Storage, base: Snapshot) -> ChangesError:
+        """Why rows cannot come in: each unit tells of its own keys."""
+        rows = named([row for one in taken for row in one.keys], self.mask)
+        twice, present, back = (sum(getattr(one, name) for one in taken) for name in ("twice", "present", "back"))
+        if self.request is None or back:
+            which = f"Load '{self.request.load_id}' cannot be replaced: it" if self.request else "It"
+            return ChangesError(
+                f"{which} deleted rows that share {counted(twice + present + back, 'key')}, for instance {rows}, and "
+                "they would come back.",
+                hint="A key names one row. Take out the loads before it as well, or mend the table and rebuild the "
+                "state from it.",
+            )
+        load_id = self.request.load_id
+        if twice:
+            return ChangesError(
+                f"Load '{load_id}' inserts {counted(twice, 'key')} more than once, for instance {rows}.",
+                hint="A key names one row. Load each row once, or choose another key.",
+            )
+        number = load_of(next(one.owners for one in taken if one.owners)[0])
+        owner = base.loads(storage).ids_of([number]).get(number)
+        since = f" since load '{owner}'" if owner else ""
+        are = "is" if present == 1 else "are"
         return ChangesError(
-            f"Load '{load_id}' inserts {taken.twice:,} keys more than once, for instance {rows}.",
-            hint="A key names one row. Load each row once, or choose another key.",
+            f"Load '{load_id}' inserts {counted(present, 'key')} that {are} present, for instance {rows}{since}.",
+            hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to "
+            "'replace'.",
         )
-    number = load_of(taken.owners[0])
-    owner = base.loads(storage).ids_of([number]).get(number)
-    since = f" since load '{owner}'" if owner else ""
-    return ChangesError(
-        f"Load '{load_id}' inserts {taken.present:,} keys that are present, for instance {rows}{since}.",
-        hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to 'replace'.",
-    )
