@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dc_engine.constraints.model import Tolerance
-from dc_engine.errors import escaped
+from dc_engine.errors import counted, escaped
 from dc_engine.verdict import ConstraintVerdict, Verdict
 
 MAX_RULES_IN_TABLE = 40
@@ -33,11 +33,6 @@ def plain(value: Any, width: int = MAX_VALUE) -> str:
     if len(text) <= width and len(shown) <= width:
         return shown
     return shown[: width - 3] + "..."
-
-
-def counted(number: int, thing: str) -> str:
-    """``1 row``, ``2,000 rows``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def align(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

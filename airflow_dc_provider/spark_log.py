@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from airflow_dc_provider.report import counted, plain
+from airflow_dc_provider.report import plain
+from dc_engine.errors import counted
 
 MAX_LINE = 4000
 # How the engine's own lines begin: "12:34:56 airflow_dc_provider.apply_load load monday: ...".

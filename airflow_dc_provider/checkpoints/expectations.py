@@ -20,8 +20,9 @@ from great_expectations.render.renderer.renderer import renderer
 
 from airflow_dc_provider.checkpoints import rendering
 from airflow_dc_provider.checkpoints.batch import StoredVerdict, read_records
-from airflow_dc_provider.report import counted, tolerated
+from airflow_dc_provider.report import tolerated
 from dc_engine.constraints.model import Tolerance
+from dc_engine.errors import counted
 
 METRIC = "table.dcgate.verdict"
 
@@ -221,9 +222,9 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
         if run and run.get("table") != self.table_name:
             problems.append(f"It is the verdict of another table: '{run.get('table')}'.")
         if len(verdict.constraints) != self.rules:
-            problems.append(f"It has {len(verdict.constraints)} rules, and the suite {self.rules}.")
+            problems.append(f"It has {counted(len(verdict.constraints), 'rule')}, the suite {self.rules:,}.")
         if len(verdict.dependencies) != self.dependencies:
-            problems.append(f"It has {len(verdict.dependencies)} dependencies, and the suite {self.dependencies}.")
+            problems.append(f"It has {_dependencies(len(verdict.dependencies))}, the suite {self.dependencies:,}.")
         facts = rendering.run_facts(run) if run else ["no verdict"]
         observed = "; ".join([rendering.where(run), *facts] if run else facts)
         known = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "notes")}
@@ -232,12 +233,17 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
     @classmethod
     def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
         """What a complete run has, and what this checkpoint judges."""
-        dependencies = f" and {kwargs['dependencies']} dependencies" if kwargs.get("dependencies") else ""
+        rules = counted(kwargs.get("rules", 0), "rule")
+        dependencies = f" and {_dependencies(kwargs['dependencies'])}" if kwargs.get("dependencies") else ""
         return [
             ("name", "The gate's run is complete"),
-            ("plain", f"A verdict of table {kwargs.get('table_name')} over {kwargs.get('rules')} rules{dependencies}."),
+            ("plain", f"A verdict of table {kwargs.get('table_name')} over {rules}{dependencies}."),
             ("note", rendering.WHAT_IS_JUDGED),
         ]
+
+
+def _dependencies(number: int) -> str:
+    return counted(number, "dependency", "dependencies")
 
 
 def _missing(problem: str) -> dict[str, Any]:

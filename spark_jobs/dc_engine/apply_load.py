@@ -19,7 +19,7 @@ from dc_engine.changing import Advanced, advanced, caught_up, retracted
 from dc_engine.compacting import compacted
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
-from dc_engine.errors import ChangesError
+from dc_engine.errors import ChangesError, counted
 from dc_engine.history.change import Change
 from dc_engine.history.replay import rewrite
 from dc_engine.history.resolving import resolved
@@ -133,7 +133,7 @@ class _Application:
         self.drafts += [*change.lines, *change.scratch]
         if change.missing and request.missing_deletes == "error":
             raise ChangesError(
-                f"Load '{request.load_id}' deletes {change.missing:,} rows that are not there as given, for instance "
+                f"Load '{request.load_id}' deletes {counted(change.missing, 'row')} not there as given, for instance "
                 f"{named(change.named, request.mask)}.",
                 hint="A load deletes before it inserts: reduce a change feed over several versions to its net changes. "
                 "To pass over such deletes set missing_deletes to 'ignore'.",

@@ -74,6 +74,11 @@ def escaped(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
+def counted(number: int, thing: str, things: str = "") -> str:
+    """``1 row``, ``2,000 rows``; ``things`` is a plural without a mere s."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
     """A hint that names the nearest candidate; without one, lists them all."""
     names = sorted(set(candidates))

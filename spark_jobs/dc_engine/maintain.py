@@ -19,7 +19,7 @@ from dc_engine.compacting import compacted
 from dc_engine.describing import describe
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
-from dc_engine.errors import ConflictError, RequestError, StateError, did_you_mean
+from dc_engine.errors import ConflictError, RequestError, StateError, counted, did_you_mean
 from dc_engine.job import State, run
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.continuity import total_violations
@@ -130,7 +130,7 @@ def _retract(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
         ground.drafts.commit(storage, snapshot)
     before, after = total_violations(current), total_violations(snapshot)
     totals = ", ".join(f"{name} {count:,}" for name, count in after.items())
-    rows = f"{current.rows:,} -> {snapshot.rows:,} rows"
+    rows = f"{current.rows:,} -> {counted(snapshot.rows, 'row')}"
     return {
         "snapshot": snapshot.number,
         "load_id": load.load_id,
@@ -168,7 +168,7 @@ def _compact(engine: Engine, storage: Storage, current: Snapshot, _: Maintenance
         if merged.files != current.files:
             number += 1
             ground.drafts.commit(storage, advance(current, merged, Action.COMPACT, changed=False))
-    text = f"{before:,} files became {after:,}; snapshot {number}"
+    text = f"{counted(before, 'file')} became {after:,}; snapshot {number}"
     return {"snapshot": number, "files_before": before, "files": after, "text": text}
 
 
@@ -176,8 +176,9 @@ def _vacuum(_: Engine, storage: Storage, current: Snapshot, asked: Maintenance) 
     grace = timedelta(hours=asked.grace_hours)
     done = vacuum(storage, current, keep=int(asked.keep_snapshots), before=datetime.now(UTC) - grace)
     text = (
-        f"{len(done.files):,} files of {done.bytes:,} bytes removed, {done.snapshots:,} old snapshots among them; "
-        f"{done.young:,} that nobody needs are younger than {asked.grace_hours:g} hours and stay"
+        f"removed {counted(len(done.files), 'file')} ({counted(done.bytes, 'byte')}), "
+        f"{counted(done.snapshots, 'old snapshot')} among them; left {counted(done.young, 'unneeded file')} "
+        f"younger than {asked.grace_hours:g} h"
     )
     return {
         "snapshot": done.snapshot,
@@ -197,7 +198,8 @@ def _verify(engine: Engine, storage: Storage, current: Snapshot, asked: Maintena
             "may have taken away its files.",
             hint="Run it again.",
         )
-    lines = [f"Snapshot {current.number}: {checked.files:,} files, {checked.bytes:,} bytes, {checked.checks:,} checks"]
+    counts = (counted(checked.files, "file"), counted(checked.bytes, "byte"), counted(checked.checks, "check"))
+    lines = [f"Snapshot {current.number}: {', '.join(counts)}"]
     lines += [f"PROBLEM: {problem}" for problem in checked.problems] or ["sound"]
     return {
         "snapshot": current.number,
@@ -217,7 +219,8 @@ def _rebuild(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
     source = asked.table or "the rows in the state"
     after = total_violations(snapshot)
     totals = ", ".join(f"{name} {count:,}" for name, count in after.items())
-    text = f"Built anew from {source}: {snapshot.rows:,} rows; snapshot {snapshot.number}; violations: {totals}"
+    rows = counted(snapshot.rows, "row")
+    text = f"Rebuilt from {source}: {rows}; snapshot {snapshot.number}; violations: {totals}"
     return {
         "snapshot": snapshot.number,
         "rows": {"before": current.rows, "total": snapshot.rows},

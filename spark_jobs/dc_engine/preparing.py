@@ -12,7 +12,7 @@ from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan, make_plan, with_zones
 from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
 from dc_engine.engines.base import Source, Staging
-from dc_engine.errors import DcError
+from dc_engine.errors import DcError, counted
 from dc_engine.history.change import Attempt
 from dc_engine.history.replay import needs_replay
 from dc_engine.history.retract import is_newest, without_newest
@@ -79,8 +79,8 @@ def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
         return _stored_verdict(ground, request, applied)
     if staged.inserted:
         check_columns(rules, types, source=f"the changes ({request.changes})")
-    counts = (staged.inserted, staged.deleted, current.rows)
-    log.info("load %s: %s rows inserted, %s deleted, on %s rows that are there", request.load_id, *counts)
+    counts = (counted(staged.inserted, "row"), staged.deleted, counted(current.rows, "row"))
+    log.info("load %s: %s inserted, %s deleted, on top of %s", request.load_id, *counts)
     before, older = _without_attempt(ground, current, applied)
     attempt = Attempt(request.load_id, current.number + 1, staged, request.missing_deletes, request.duplicate_keys)
     if recognises(current) or _deletes(ground, before, older, attempt, plan):

@@ -15,7 +15,7 @@ from dc_engine.detection.documents import Checked, as_batch
 from dc_engine.detection.rows import row_ids
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS
 from dc_engine.engines.base import Engine
-from dc_engine.errors import DcError
+from dc_engine.errors import DcError, counted
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.everything import everything_of, plan_of
 from dc_engine.request import Changes
@@ -61,7 +61,7 @@ def check_file(storage: Storage, file: DataFile) -> Checked:
     try:
         data = storage.read(file.path)
         if len(data) != file.size:
-            problems.append(f"{place} has {len(data)} bytes, not {file.size}.")
+            problems.append(f"{place} has {counted(len(data), 'byte')}, not {file.size:,}.")
         elif hashlib.sha256(data).hexdigest() != file.sha256:
             problems.append(f"{place} was altered: its checksum does not fit.")
         elif file.path.endswith(".parquet"):
@@ -129,7 +129,7 @@ def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) ->
         left = own[is_alive(own, dead)]
         alive, ids = alive + len(left), ids + int(left.sum())
     if alive != snapshot.rows:
-        yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
+        yield f"The files have {counted(alive, 'row')}, the snapshot says {snapshot.rows:,}."
     sums = {owner: [0, 0] for owner in _needed_indexes(snapshot)}
     for one in checked:
         if one.kind == FileKind.INDEX:
@@ -137,7 +137,7 @@ def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) ->
             found[0], found[1] = found[0] + one.rows, found[1] + one.ids
     for owner, (rows, own_ids) in sums.items():
         if rows != snapshot.rows:
-            yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."
+            yield f"The index {owner} has {counted(rows, 'row')}, the state has {snapshot.rows:,}."
         elif (own_ids - ids) % 2**64:  # sums of 64-bit numbers, which run over
             yield f"The index {owner} has other rows than the state."
 

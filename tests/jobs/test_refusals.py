@@ -124,7 +124,7 @@ class TestColumns:
 class TestRules:
     def test_a_rule_on_a_column_that_was_never_kept_asks_for_the_table(self, refused: Refused) -> None:
         error = refused(ConstraintError, constraints=_rules({"name": "newcomer", "unique": ["age"]}))
-        assert "Column 'age', which constraint 'newcomer' needs, is not known of the 2 rows" in error.message
+        assert "Column 'age', which constraint 'newcomer' needs, is not known for the 2 rows" in error.message
         assert "'table'" in error.hint
 
     def test_a_key_that_was_never_kept_asks_for_the_table(self, refused: Refused) -> None:
@@ -132,7 +132,7 @@ class TestRules:
 
     def test_a_key_that_is_not_unique_among_the_rows_is_refused(self, refused: Refused, tmp_path: Path) -> None:
         error = refused(ChangesError, ROWS.slice(0, 1), constraints=_rules(key=["zip"]))
-        assert "inserts 1 keys that are present, for instance zip=1 since load 'good'" in error.message
+        assert "inserts 1 key already present, for instance zip=1 since load 'good'" in error.message
 
     def test_duplicate_names_and_unknown_keys_are_refused(self, refused: Refused) -> None:
         assert "zip_decides_city" in refused(ConstraintError, constraints=_rules(*RULES["constraints"])).message

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.errors import counted
+
 MOST_OF_VALUE = 1_000
 """How many characters of a value are shown."""
 MOST_OF_ROW = 8_000
@@ -59,7 +61,7 @@ def _list(values: pa.Array, room: int) -> tuple[list[Any], int]:
     used = 2
     for value in values:
         if used >= room:
-            shown.append(f"… ({len(values):,} items in all)")
+            shown.append(f"… ({counted(len(values), 'item')} in all)")
             break
         item, size = _shown(value, room - used)
         shown.append(item)
@@ -72,7 +74,7 @@ def _struct(value: pa.StructScalar, room: int) -> tuple[dict[str, Any], int]:
     used = 2
     for place, field in enumerate(value.type):
         if used >= room:
-            shown["…"] = f"({value.type.num_fields:,} fields in all)"
+            shown["…"] = f"({counted(value.type.num_fields, 'field')} in all)"
             break
         shown[field.name], size = _shown(value[place], room - used)
         used += len(field.name) + size + 4
@@ -86,7 +88,7 @@ def _plain(value: pa.Scalar, room: int) -> Any:
         return _text(value.as_buffer(), room)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         data = value.as_buffer()
-        end = f"… ({data.size:,} bytes in all)" if 2 * data.size > room else ""
+        end = f"… ({counted(data.size, 'byte')} in all)" if 2 * data.size > room else ""
         return bytes(data[: room // 2 if end else data.size]).hex() + end
     if pa.types.is_date(kind):
         return _day(value.value)
@@ -111,7 +113,7 @@ def _text(data: pa.Buffer, room: int) -> str:
     if len(start) == data.size and len(text) <= room:
         return text
     characters = int(np.count_nonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80))
-    return f"{text[:room]}… ({characters:,} characters in all)"
+    return f"{text[:room]}… ({counted(characters, 'character')} in all)"
 
 
 def _day(days: int) -> str:

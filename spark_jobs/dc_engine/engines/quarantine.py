@@ -18,7 +18,7 @@ from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
 from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
-from dc_engine.errors import ChangesError
+from dc_engine.errors import ChangesError, counted
 from dc_engine.masking import told
 from dc_engine.request import Request
 from dc_engine.state.files import DataFile
@@ -79,8 +79,9 @@ def quarantine(
             ) from (None if request.mask else error)
     total = written["violating_rows"] + written["clean_rows"]
     if total != staged.inserted + staged.deleted:
+        checked = counted(staged.inserted + staged.deleted, "row")
         raise ChangesError(
-            f"The changes ({request.changes}) gave {staged.inserted + staged.deleted:,} rows when they were checked, "
+            f"The changes ({request.changes}) gave {checked} when they were checked, "
             f"and {total:,} when they were written to the quarantine.",
             hint="Something wrote to them meanwhile: run the load again.",
         )

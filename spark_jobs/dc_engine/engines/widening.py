@@ -15,7 +15,7 @@ from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, kept_name, read_changes, row_hash
 from dc_engine.detection.staging import ROW_HASHES
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
-from dc_engine.errors import ChangesError, SchemaError
+from dc_engine.errors import ChangesError, SchemaError, counted
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -51,8 +51,8 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
         for file in files:
             storage.remove(file.path)
         raise ChangesError(
-            f"The table ({source}) and the state do not have the same rows: of the {snapshot.rows:,} rows in the state "
-            f"{found:,} were found in it.",
+            f"The table ({source}) and the state do not have the same rows: it has {found:,} of the "
+            f"{counted(snapshot.rows, 'row')} in the state.",
             hint="'table' is the table as it was before this load: of a load that deletes or updates, give it an older "
             "version of the table; or rebuild the state from the table.",
         )

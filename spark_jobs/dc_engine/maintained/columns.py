@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan
-from dc_engine.errors import ConstraintError
+from dc_engine.errors import ConstraintError, counted
 from dc_engine.maintained.base import Ground
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile, FileKind
@@ -40,7 +40,7 @@ def with_columns(
         ]
         raise ConstraintError(
             f"Column {', '.join(map(repr, unknown))}, which {users[0] if users else 'the key'} needs, is not known "
-            f"of the {before.rows:,} rows that are in the state, or not in the type that it has now.",
+            f"for the {counted(before.rows, 'row')} in the state, or not in its present type.",
             hint="Give the whole table, as it was before this load, as 'table' in the request.",
         )
     log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), table)

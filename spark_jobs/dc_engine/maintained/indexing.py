@@ -12,7 +12,7 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.sizing import make_work
 from dc_engine.engines.base import Engine
 from dc_engine.engines.work import detect
-from dc_engine.errors import ConstraintError
+from dc_engine.errors import ConstraintError, counted
 from dc_engine.maintained.judging import add_up
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -56,10 +56,9 @@ def index_rows(
     documents = detect(engine, work)
     twice = [one for one in documents if isinstance(one, TakenKeys)]
     if twice:
-        key = ", ".join(plan.key)
+        key, values = ", ".join(plan.key), counted(sum(one.twice for one in twice), "value")
         raise ConstraintError(
-            f"The key ({key}) is not unique among the rows loaded before: {sum(one.twice for one in twice)} of its "
-            "values stand there more than once.",
+            f"The key ({key}) is not unique among the rows loaded before: it repeats {values}.",
             hint="Choose a key that names one row.",
         )
     findings, files = add_up(documents, 1 + max((one.number for one in plan.constraints), default=0))

@@ -13,6 +13,7 @@ from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.printer import formula
 from dc_engine.detection.documents import Document, Effect, Listed, Pairs, SkippedRows, ViolatingRows, Written
 from dc_engine.detection.shown import MOST_OF_VERDICT
+from dc_engine.errors import counted
 from dc_engine.maintained.naming import RowNames
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.verdict import ConstraintVerdict
@@ -119,8 +120,8 @@ def bounded(
         return verdicts, []
     fewer = [replace(one, samples=one.samples[:fit], worst_rows=one.worst_rows[:fit]) for one in verdicts]
     note = (
-        f"Of each constraint at most {fit:,} samples and worst rows are shown: {len(sizes):,} of each would be more "
-        f"than {most / 2**20:g} MiB. Counts are complete, and so are the files of violations."
+        f"At most {counted(fit, 'sample')} and as many worst rows are shown per constraint: {len(sizes):,} of each "
+        f"would exceed {most / 2**20:g} MiB. Counts are complete, and so are the files of violations."
     )
     return fewer, [note]
 

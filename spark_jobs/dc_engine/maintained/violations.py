@@ -14,7 +14,7 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.rows import load_of
 from dc_engine.detection.sizing import make_work
 from dc_engine.engines.work import detect
-from dc_engine.errors import ChangesError
+from dc_engine.errors import ChangesError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
 from dc_engine.maintained.continuity import (
@@ -63,7 +63,7 @@ class Violations(Maintained):
         added, totals = added_constraints(base, self.rules), carried_totals(base, self.rules)
         files = [one for one in base.files if one.kind is not FileKind.INDEX or one.owner in self.plan.indexes]
         if added or missing_indexes(base, self.plan):
-            log.info("indexing %s rows for what was added to the constraints", base.rows)
+            log.info("indexing %s for what was added to the constraints", counted(base.rows, "row"))
             indexed = index_rows(ground.engine, ground.storage, base, self.plan, added)
             ground.drafts.extend(indexed.files)
             files, totals = [*files, *indexed.files], {**totals, **indexed.totals}
@@ -122,11 +122,11 @@ class Violations(Maintained):
     def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
         """See ``Maintained``."""
         constraints, totals = self.rules.constraints, total_violations(snapshot)
-        counted = index_rows(ground.engine, ground.storage, snapshot, self.plan, constraints).totals
+        totals_now = index_rows(ground.engine, ground.storage, snapshot, self.plan, constraints).totals
         for one in constraints:
-            found, said = counted.get(one.name, 0), totals.get(one.name, 0)
+            found, said = totals_now.get(one.name, 0), totals.get(one.name, 0)
             if found != said:
-                yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
+                yield f"Constraint '{one.name}' has {counted(found, 'violation')}, the snapshot says {said:,}."
 
 
 def _key_error(taken: TakenKeys, storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
@@ -134,13 +134,13 @@ def _key_error(taken: TakenKeys, storage: Storage, base: Snapshot, request: Requ
     rows = named(taken.keys, request.mask if request else ())
     if taken.twice:
         return ChangesError(
-            f"Load '{load_id}' inserts {taken.twice:,} keys more than once, for instance {rows}.",
+            f"Load '{load_id}' inserts {counted(taken.twice, 'key')} more than once, for instance {rows}.",
             hint="A key names one row. Load each row once, or choose another key.",
         )
     number = load_of(taken.owners[0])
     owner = base.loads(storage).ids_of([number]).get(number)
     since = f" since load '{owner}'" if owner else ""
     return ChangesError(
-        f"Load '{load_id}' inserts {taken.present:,} keys that are present, for instance {rows}{since}.",
+        f"Load '{load_id}' inserts {counted(taken.present, 'key')} already present, for instance {rows}{since}.",
         hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to 'replace'.",
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dc_engine.errors import StateError
+from dc_engine.errors import StateError, counted
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
@@ -142,7 +142,7 @@ class Reader:
         footer = self._read_footer()
         self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
         if self._metadata.num_rows != file.rows:
-            raise self._damaged(f"it has {self._metadata.num_rows} rows, not {file.rows}")
+            raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
         self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
         self._latest: dict[int, bytes] = {}
 
@@ -151,7 +151,7 @@ class Reader:
         first = max(0, size - _TAIL)
         (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there must be
         if len(tail) != size - first:
-            raise self._damaged(f"it does not have {size} bytes")
+            raise self._damaged(f"it does not have {counted(size, 'byte')}")
         length = _footer_length(tail)
         if length > len(tail):
             (tail,) = self._storage.read_parts(self._file.path, [(max(0, size - length), size)])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from dc_engine.errors import ConflictError, DcError, StateError
+from dc_engine.errors import ConflictError, DcError, StateError, counted
 from dc_engine.state.snapshots import newest_number
 from dc_engine.state.storage import Storage
 
@@ -112,7 +112,7 @@ def take_turns(
 
 def _given_up(error: StateError, tries: int, seconds: float, limit: float) -> StateError:
     return type(error)(
-        f"{error.message} It was tried {tries} times in {seconds:.0f} seconds, and others were faster.",
+        f"{error.message} After {counted(tries, 'try', 'tries')} in {seconds:.0f} s it gave up: others were faster.",
         hint=f"Run it again. Fewer side by side, or a 'max_wait_seconds' above {limit:g}, give it more chances.",
     )
 
@@ -140,7 +140,7 @@ class _Line:
                 self.storage.remove(first.path)
                 continue
             if since == now:
-                log.info("waiting for another writer of %s, for %s seconds at most", self.storage.uri, first.seconds)
+                log.info("waiting at most %s s for another writer of %s", first.seconds, self.storage.uri)
             self.sleep(min(first.pause * random.uniform(0.5, 1), self.until - now))  # noqa: S311
 
     def _ahead(self) -> Mark | None:

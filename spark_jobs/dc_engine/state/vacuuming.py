@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dc_engine.errors import NoSpaceError, StateError
+from dc_engine.errors import NoSpaceError, StateError, counted
 from dc_engine.state.drafts import needed_files
 from dc_engine.state.files import Action, FileKind
 from dc_engine.state.loads import Load
@@ -117,9 +117,10 @@ def _commit_in_freed(storage: Storage, own: Snapshot, done: Vacuumed) -> None:
         commit(storage, own)
     except NoSpaceError as error:
         raise NoSpaceError(
-            f"{error.message} Vacuum has freed {done.bytes:,} bytes ({len(done.files):,} files, {done.snapshots:,} old "
-            f"snapshots among them); to go on it needs {len(to_bytes(own)):,} bytes for a snapshot.",
-            hint="Free as much on the disk and run it again; with a smaller keep_snapshots or grace_hours more can go.",
+            f"{error.message} Vacuum has freed {counted(done.bytes, 'byte')} ({counted(len(done.files), 'file')}, "
+            f"{counted(done.snapshots, 'old snapshot')} among them); to go on it needs {len(to_bytes(own)):,} bytes "
+            "for its snapshot.",
+            hint="Free that much and run it again; a smaller keep_snapshots or grace_hours lets more go.",
         ) from error
 
 
