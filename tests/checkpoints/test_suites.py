@@ -220,7 +220,7 @@ class TestWhatIsLeftOut:
     @pytest.mark.parametrize(
         ("expectation", "why"),
         [
-            (NOT_NULL(column="a"), "expect_column_values_to_not_be_null of a: the constraint language has no word"),
+            (NOT_NULL(column="a"), "expect_column_values_to_not_be_null of a: the constraint language cannot"),
             (gxe.ExpectTableRowCountToEqual(value=3), "expect_table_row_count_to_equal of the table: the constraint"),
             (UNIQUE(column="a b", row_condition="x > 1", condition_parser="spark"), "of `a b`: it has a row_condition"),
             (UNIQUE(column="a", row_condition=GxColumn("x") > 1), "it has a row_condition"),

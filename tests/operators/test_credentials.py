@@ -83,7 +83,7 @@ class TestConnections:
         [
             ({"conn_type": "ftp", "host": "x", "password": SECRET}, "of type 'ftp' does not say how"),
             ({"conn_type": "generic", "extra": {"storage_options": SECRET}}, "is no JSON object"),
-            ({**AWS, "extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "asks for 'role_arn', which is not followed"),
+            ({**AWS, "extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "asks for 'role_arn', which is not supported"),
         ],
     )
     def test_any_other_is_refused_with_how_to_write_it(self, connect, document, message):
