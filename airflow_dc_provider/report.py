@@ -248,7 +248,7 @@ def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[s
     """What a person can do about a closed gate; ``retried``: whether Airflow retries it by itself."""
     retract = f"DcRetractLoadOperator(load_id={escaped(verdict.load_id)!r}, state={plain(state, MAX_TEXT)!r})"
     again = "wait for the next retry of this task" if retried else "run this task again under the same load_id"
-    mend = f"  - The data is wrong: fix it at the source, and {again}."
+    fix = f"  - The data is wrong: fix it at the source, and {again}."
     strict = (
         "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or severity: warn. "
         "That applies from the next load on; to have this one judged again, take it out of the state with "
@@ -257,7 +257,7 @@ def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[s
     if not verdict.discarded:
         return [
             "What to do:",
-            f"{mend} The fixed rows replace these, as if these had never been there.",
+            f"{fix} The fixed rows replace these, as if these had never been there.",
             f"  - The load should not be in the table: take it out there, and out of the state with {retract}.",
             strict,
             "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run. The state "
@@ -265,7 +265,7 @@ def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[s
         ]
     return [
         "What to do (the load was discarded: the state is as it was without it):",
-        mend,
+        fix,
         strict,
         "  - It is known and the load must go to the table anyway: do not mark this task as success yet, or the state "
         f"will lack rows of the table. Take the load out of the state with {retract}, run this task again with "

@@ -1,4 +1,4 @@
-"""Apply one load: check it against every row that is there, commit the new state, answer with a verdict.
+"""Apply one load: check it against every row already there, commit the new state, answer with a verdict.
 
 ``apply_load(spark, request)`` is the function; as an application: ``spark-submit apply_load.py --request load.json``.
 Read it top to bottom: prepare, advance, judge, commit.
@@ -91,7 +91,7 @@ class _Application:
     # advance
 
     def _check(self, prepared: Prepared) -> tuple[Verdict, Snapshot]:
-        """Find what the load does to all that is kept up, judge it, and make the snapshot that is to be committed."""
+        """Find what the load does to everything maintained, judge it, and make the snapshot to commit."""
         things = everything(prepared.plan, prepared.rules, self.request)
         notes = [note for one in things for note in one.news(prepared.before)]
         for note in notes:
@@ -119,12 +119,12 @@ class _Application:
         return verdict, advance(prepared.current, after, Action.APPLY, load_id=load.load_id, facts_before=before)
 
     def _base(self, before: Snapshot, prepared: Prepared, things: Sequence[Maintained]) -> Snapshot:
-        """A snapshot with all that is asked for now, for the rows that are there."""
+        """A snapshot with everything that is asked for now, for the rows already there."""
         plan, inserts, table = prepared.plan, prepared.staged.inserts, self.request.table
         return caught_up(self.ground, with_columns(self.ground, before, plan, prepared.rules, inserts, table), things)
 
     def _change(self, base: Snapshot, prepared: Prepared) -> Change:
-        """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
+        """What the load does to the rows of the state: its deletes find their rows, or it is refused."""
         request, plan, attempt = self.request, prepared.plan, prepared.attempt
         if prepared.older is not None:
             change = rewrite(self.storage, base, plan, prepared.older, attempt, request.mask)
@@ -136,7 +136,7 @@ class _Application:
                 f"Load '{request.load_id}' deletes {counted(change.missing, 'row')} not there as given, for instance "
                 f"{named(change.named, request.mask)}.",
                 hint="A load deletes before it inserts: reduce a change feed over several versions to its net changes. "
-                "To pass over such deletes set missing_deletes to 'ignore'.",
+                "To ignore such deletes, set missing_deletes to 'ignore'.",
             )
         return change
 
@@ -187,7 +187,7 @@ class _Application:
         self, verdict: Verdict, prepared: Prepared, things: Sequence[Maintained], base: Snapshot, done: Advanced
     ) -> tuple[Verdict, Snapshot]:
         """The verdict of a rejected load, and the state without the load."""
-        log.info("load %s is rejected and discarded: the state stays as it was without it", verdict.load_id)
+        log.info("load %s is rejected and discarded: the state stays as it was", verdict.load_id)
         current, before = prepared.current, prepared.before
         changed = before.files != current.files
         if prepared.older is not None:
@@ -198,14 +198,14 @@ class _Application:
         verdict = replace(verdict, rows={**verdict.rows, "total": before.rows})
         load = self._stored_load(verdict, prepared, done, None)
         after = with_loads(before, load)
-        if not after.constraints:  # nothing was ever kept: the state is that of these constraints, without rows
+        if not after.constraints:  # nothing was ever kept: the state has these constraints and no rows
             after = replace(after, **prepared.in_force, facts=base.facts)
         return verdict, advance(current, after, Action.APPLY, load_id=load.load_id, changed=changed)
 
     # commit
 
     def _stored_load(self, verdict: Verdict, prepared: Prepared, done: Advanced, change: Change | None) -> Load:
-        """Write the verdict, and say in which load it belongs; without a change it is discarded."""
+        """Write the verdict, and return the record of its load; without a change the load is discarded."""
         document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
         number, request = verdict.snapshot, self.request
         stored = self.storage.write(f"{FileKind.VERDICT.folder}/{number:020d}-{uuid.uuid4().hex}.json", document)

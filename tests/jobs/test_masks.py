@@ -133,7 +133,7 @@ class TestErrors:
         with pytest.raises(ChangesError, match=SECRET):
             apply_load(spark, request)
         capfd.readouterr()
-        with pytest.raises(ChangesError, match=r"CAST_INVALID_INPUT \(what it says is left out") as caught:
+        with pytest.raises(ChangesError, match=r"CAST_INVALID_INPUT \(its text is left out") as caught:
             apply_load(spark, {**request, "mask": ["city"]})
         assert SECRET not in shown(caught.value)
         path, result = tmp_path / "request.json", tmp_path / "result.json"

@@ -94,7 +94,7 @@ class TestColumns:
 
     def test_another_type_than_before_names_the_column_and_both_types(self, refused: Refused) -> None:
         error = refused(SchemaError, ROWS.set_column(1, "city", pa.array([1, 2], pa.int64())))
-        assert error.message == "Column 'city' has type bigint, and had type string in the loads before."
+        assert error.message == "Column 'city' has type bigint, and had type string in earlier loads."
 
     def test_types_that_do_not_compare_name_the_constraint_the_columns_and_both_types(self, refused: Refused) -> None:
         error = refused(SchemaError, constraints=_rules({"name": "odd", "deny": "t.zip = s.age"}), state="memory://a")
@@ -169,7 +169,7 @@ class TestRequest:
 class TestState:
     def test_a_state_of_another_table_is_named(self, refused: Refused) -> None:
         error = refused(StateError, constraints=RULES | {"table": "others"})
-        assert "is of table 'people', the constraints are of table 'others'" in error.message
+        assert "is for table 'people', the constraints for table 'others'" in error.message
 
     def test_a_newer_format_is_refused(self, refused: Refused, tmp_path: Path) -> None:
         (path,) = (tmp_path / "state" / "snapshots").glob("*.json")

@@ -1,6 +1,6 @@
 """Values as people see them in verdicts and errors: as JSON can carry them, readable, and bounded.
 
-Values are looked at one by one, and of a long one only the part that is shown is converted. Python's dates end at the
+Values are handled one by one, and only the part of a long one that is shown is converted. Python's dates end at the
 year 9999, its texts must be UTF-8, and a value of a table may be anything: nothing here goes through either unchecked.
 """
 
@@ -24,9 +24,9 @@ MOST_OF_ROW = 8_000
 MOST_OF_NAME = 1_000
 """The same where an error names a row."""
 MOST_OF_VERDICT = 4 * 2**20
-"""How many bytes the samples and worst rows of all constraints have in a verdict."""
+"""How many bytes the samples and worst rows of all constraints take in a verdict."""
 
-_DAYS_IN_400_YEARS = 146_097  # after which the calendar begins anew
+_DAYS_IN_400_YEARS = 146_097  # after which the calendar repeats
 _MICROS_IN_A_DAY = 86_400_000_000
 
 
@@ -44,7 +44,7 @@ def _shown_row(row: tuple[pa.Scalar, ...], most: int) -> list[Any]:
 
 
 def _shown(value: pa.Scalar, room: int) -> tuple[Any, int]:
-    """A value within about so many characters, and how many it took."""
+    """A value within about ``room`` characters, and how many it took."""
     kind = value.type
     if not value.is_valid:
         return None, 4
@@ -107,7 +107,7 @@ def _plain(value: pa.Scalar, room: int) -> Any:
 
 
 def _text(data: pa.Buffer, room: int) -> str:
-    """A text, cut between characters; bytes that are no UTF-8 as ``\\xff``."""
+    """A text, cut between characters; bytes that are not UTF-8 as ``\\xff``."""
     start = bytes(data[: 4 * room]) if data.size > 4 * room else data.to_pybytes()  # no character has more bytes
     text = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode(start, final=len(start) == data.size)
     if len(start) == data.size and len(text) <= room:

@@ -1,4 +1,4 @@
-"""Columns that are asked for now and were not kept so far, for the rows that are in the state."""
+"""Columns that are asked for now and were not kept so far, for the rows in the state."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def with_columns(
             f"for the {counted(before.rows, 'row')} in the state, or not in its present type.",
             hint="Give the whole table, as it was before this load, as 'table' in the request.",
         )
-    log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), table)
+    log.info("reading column %s of the rows in the state from %s", ", ".join(unknown), table)
     widened = ground.engine.widen(ground.storage, before, plan, table)
     ground.drafts.extend(widened)
     return replace(before, files=[*(one for one in before.files if one.kind is not FileKind.ROWS), *widened])
 
 
 def unknown_columns(storage: Storage, snapshot: Snapshot, plan: Plan, staged: Sequence[DataFile]) -> list[str]:
-    """Columns that a plan reads, and that are not known of all rows in the state, or not in today's type."""
+    """Columns that a plan reads and that are not known for all rows in the state, or not in today's type."""
     today = {one.name: one.type for file in staged[:1] for one in Reader(storage, file).schema}
     unknown: set[str] = set()
     by_columns = {file.owner: file for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows}

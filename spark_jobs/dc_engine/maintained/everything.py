@@ -1,4 +1,4 @@
-"""All that is kept up: a new thing is listed here, and every change, retraction, rebuild and check takes it along."""
+"""All that is maintained: list a new thing here, and every change, retraction, rebuild and check includes it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dc_engine.state.snapshots import Snapshot
 
 
 def everything(plan: Plan, rules: ConstraintSet, request: Request | None = None) -> list[Maintained]:
-    """All that a load, or (without a request) maintenance, has to keep up."""
+    """All that a load, or (without a request) maintenance, has to maintain."""
     return [Violations(plan, rules, request)]
 
 
 def everything_of(snapshot: Snapshot) -> list[Maintained]:
-    """All that is kept up in a state as it is."""
+    """All that a state maintains as it is."""
     return everything(plan_of(snapshot), load_constraints(snapshot.constraints))
 
 
@@ -29,6 +29,6 @@ def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
 
 
 def recognises(snapshot: Snapshot) -> bool:
-    """Whether the state has the index that recognises rows without key."""
+    """Whether the state has the index that recognises rows without a key."""
     index = identity_group((), {}, 0).indexes[0].id
     return bool(snapshot.files_of(FileKind.INDEX, index))

@@ -1,4 +1,4 @@
-"""Indexes for constraints that were added, built from the rows that are in the state."""
+"""Indexes for added constraints, built from the rows in the state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("airflow_dc_provider.apply_load")
 
 @dataclass(slots=True)
 class Indexed:
-    """What was built for constraints that were added."""
+    """What was built for added constraints."""
 
     files: list[DataFile] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def missing_indexes(snapshot: Snapshot, plan: Plan) -> set[str]:
 def index_rows(
     engine: Engine, storage: Storage, snapshot: Snapshot, plan: Plan, added: Sequence[Constraint]
 ) -> Indexed:
-    """Count the violations of added constraints among the rows in the state, and write the indexes that lack."""
+    """Count the violations of added constraints among the rows in the state, and write the missing indexes."""
     missing = missing_indexes(snapshot, plan)
     names = {one.name for one in added}
     groups = []

@@ -36,7 +36,7 @@ class Findings:
 
     @property
     def new_violations(self) -> int:
-        """Pairs of rows (or rows) that violate the constraint since this load."""
+        """Pairs of rows (or rows) that began to violate the constraint with this load."""
         return _halved(self.twice[Effect.NEW])
 
     @property
@@ -51,7 +51,7 @@ class Findings:
 
     @property
     def balance(self) -> int:
-        """How many violations more (or fewer) the constraint has."""
+        """How many more (or fewer) violations the constraint has."""
         return self.undone + self.new_violations - self.removed_violations
 
     def files_of(self, kind: FileKind) -> list[DataFile]:
@@ -110,7 +110,7 @@ def judge(
 def bounded(
     verdicts: list[ConstraintVerdict], most: int = MOST_OF_VERDICT
 ) -> tuple[list[ConstraintVerdict], list[str]]:
-    """The verdicts with fewer samples each where all of them together are too large, and a note that says so."""
+    """The verdicts, with fewer samples each if together they are too large, and a note that says so."""
     sizes: dict[int, int] = defaultdict(int)
     for one in verdicts:
         for rank, shown in [*enumerate(one.samples), *enumerate(one.worst_rows)]:

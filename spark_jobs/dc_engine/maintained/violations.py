@@ -46,7 +46,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Violations(Maintained):
-    """Indexes and totals of the constraints. Violations are listed where a load asks for it."""
+    """Indexes and totals of the constraints. Violations are listed when a load asks for it."""
 
     plan: Plan
     rules: ConstraintSet
