@@ -155,7 +155,7 @@ class TestOneExport:
         assert folder in Path(exported.docs.removeprefix("file://")).resolve().parents
 
     def test_what_is_no_verdict_is_refused(self, folder):
-        with pytest.raises(RequestError, match="no verdict document"):
+        with pytest.raises(RequestError, match="not a verdict document"):
             export_checkpoint({"schema_version": 1, "table": "tax"}, folder)
         assert not folder.exists()
 

@@ -51,8 +51,8 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
         for file in files:
             storage.remove(file.path)
         raise ChangesError(
-            f"The table ({source}) and the state do not have the same rows: it has {found:,} of the "
-            f"{counted(snapshot.rows, 'row')} in the state.",
+            f"The table ({source}) and the state do not have the same rows: "
+            f"{counted(snapshot.rows, 'row')} in the state, {found:,} found in the table.",
             hint="'table' is the table as it was before this load: for a load that deletes or updates, give an older "
             "version of the table; or rebuild the state from the table.",
         )
