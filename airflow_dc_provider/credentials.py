@@ -1,6 +1,6 @@
-"""Credentials of the state's filesystem: from an Airflow connection to the job, by a file that it removes at once.
+"""Credentials of the state's filesystem: from an Airflow connection to the job, in a file that the job removes at once.
 
-No process has them in its arguments, and none in its environment that did not have them there before: a connection
+No process has them in its arguments, nor in its environment unless they were there before: a connection
 that is itself an environment variable of Airflow's worker is kept from spark-submit, but stays in the worker's own.
 """
 
@@ -27,14 +27,14 @@ _HOW_TO_WRITE_IT = (
     """{"storage_options": {"account_name": "lake", "account_key": "..."}}. A connection of type 'aws' needs no """
     "storage_options."
 )
-# What makes an AWS connection another identity than that of its keys.
+# What gives an AWS connection an identity other than that of its keys.
 _NOT_FOLLOWED = ("role_arn", "profile_name", "session_kwargs")
 _NO_SECRETS = ("endpoint_url", "region_name")
 
 
 @dataclass(frozen=True, slots=True)
 class StateAccess:
-    """The options by which the state's filesystem is opened. They print as nothing."""
+    """The options by which the state's filesystem is opened. Their repr shows nothing."""
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -49,7 +49,7 @@ class StateAccess:
 
 
 def state_access(conn_id: str | None) -> StateAccess:
-    """What a connection says of the state's filesystem; without a connection, whatever the machine itself has."""
+    """What a connection says about the state's filesystem; without a connection, whatever the machine itself has."""
     if conn_id is None:
         return StateAccess()
     try:
@@ -68,7 +68,7 @@ def state_access(conn_id: str | None) -> StateAccess:
 
 
 def hidden_variables(conn_id: str | None) -> dict[str, str]:
-    """What spark-submit has in place of a connection that is a variable in the environment of this process."""
+    """What spark-submit gets in place of a connection that is an environment variable of this process."""
     name = f"AIRFLOW_CONN_{(conn_id or '').upper()}"
     return {name: ""} if name in os.environ else {}
 
@@ -79,19 +79,19 @@ def _options(conn_id: str, connection: Connection) -> Mapping[str, Any]:
         options = extra["storage_options"]
         if not isinstance(options, Mapping):
             raise DcGateError(
-                f"'storage_options' in the Airflow connection '{conn_id}' is no JSON object.", hint=_HOW_TO_WRITE_IT
+                f"'storage_options' in the Airflow connection '{conn_id}' is not a JSON object.", hint=_HOW_TO_WRITE_IT
             )
         return options
     if connection.conn_type != "aws":
         raise DcGateError(
-            f"The Airflow connection '{conn_id}' of type '{connection.conn_type}' does not say how the state's "
-            "filesystem is opened.",
+            f"The Airflow connection '{conn_id}' of type '{connection.conn_type}' does not say how to open the state's "
+            "filesystem.",
             hint=_HOW_TO_WRITE_IT,
         )
     for name in _NOT_FOLLOWED:
         if extra.get(name):
             raise DcGateError(
-                f"The Airflow connection '{conn_id}' asks for '{name}', which is not followed for the state.",
+                f"The Airflow connection '{conn_id}' asks for '{name}', which is not supported for the state.",
                 hint=_HOW_TO_WRITE_IT,
             )
     region = extra.get("region_name")
@@ -106,7 +106,7 @@ def _options(conn_id: str, connection: Connection) -> Mapping[str, Any]:
 
 
 def _secrets(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in the options: which of them are secret, only their filesystem knows."""
+    """Every text in the options: only the filesystem knows which of them are secret."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _secrets(one, str(key))

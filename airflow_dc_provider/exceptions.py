@@ -1,7 +1,7 @@
 """What the tasks raise: violations of the data on one side, failures of the tool on the other.
 
-Retrying does not mend data, so a violation fails the task at once; a failure of the tool is retried as
-the task asks for.
+Retrying does not fix data, so a violation fails the task at once; a failure of the tool is retried as
+the task asks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DcViolationError(AirflowFailException):
 
 
 class DcViolationRetryError(AirflowException):
-    """A load broke a rule, and ``retry_on_violation`` asks to try again: the data may be mended meanwhile."""
+    """A load broke a rule, and ``retry_on_violation`` asks to try again: the data may be fixed meanwhile."""
 
     def __init__(self, message: str, summary: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class DcViolationRetryError(AirflowException):
 
 
 class DcStateError(AirflowFailException):
-    """A state was verified and is not sound: trying again does not mend it."""
+    """A state was verified and is not sound: trying again does not fix it."""
 
     def __init__(self, message: str, problems: list[str] | None = None) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class DcGateError(AirflowException):
 
     @classmethod
     def told(cls, message: str, hint: str = "") -> DcGateError:
-        """The error with what another part says, which may quote names and values: on one line each."""
+        """The error with another part's message and hint, which may quote names and values: one line each."""
         from airflow_dc_provider.report import MAX_MESSAGE, plain
 
         return cls(plain(message, MAX_MESSAGE), hint=plain(hint, MAX_MESSAGE))

@@ -1,4 +1,4 @@
-"""What Airflow learns of this provider. Every Airflow process imports it, so it imports nothing."""
+"""What Airflow learns about this provider. Every Airflow process imports it, so it imports nothing."""
 
 from __future__ import annotations
 

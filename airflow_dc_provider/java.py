@@ -15,7 +15,7 @@ from pathlib import Path
 
 OLDEST = 17
 HOW_TO_GET_ONE = (
-    f"Install a Java {OLDEST} or newer and put it on PATH, or set JAVA_HOME to it. "
+    f"Install Java {OLDEST} or newer and put it on PATH, or set JAVA_HOME to it. "
     f"Debian, Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless. "
     f"Fedora: dnf install java-{OLDEST}-openjdk-headless. macOS: brew install openjdk@{OLDEST}."
 )
@@ -33,12 +33,12 @@ def java_problem(environment: Mapping[str, str] | None = None) -> str:
     try:
         done = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"Spark needs Java {OLDEST} or newer, and {found} does not answer: {error}."
+        return f"Spark needs Java {OLDEST} or newer, and {found} cannot be run: {error}."
     said = done.stderr + done.stdout
     version = java_version(said)
     if version is None:
         first = said.strip().splitlines()[0] if said.strip() else "nothing"
-        return f"Spark needs Java {OLDEST} or newer; '{found} -version' says no version but: {first}"
+        return f"Spark needs Java {OLDEST} or newer; '{found} -version' prints no version: {first}"
     if version < OLDEST:
         return f"Spark needs Java {OLDEST} or newer; {found} is Java {version}."
     return ""

@@ -1,7 +1,7 @@
-"""Mapped gates: two map indexes with one load_id for one state would be one load, each taking the other's place.
+"""Mapped gates: two map indexes with the same load_id for one state would be one load, each replacing the other.
 
-What certainly comes to that is refused, when the DAG is parsed or, where results of other tasks decide, before
-Spark starts. What may come out right is let pass.
+What is certain to do that is refused: when the DAG is parsed or, where results of other tasks decide, before
+Spark starts. What may turn out right is let through.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from airflow.providers.common.compat.sdk import XComArg
 from dc_engine.errors import RequestError
 
 LOAD_OF_THE_RUN = "{{ run_id }}{{ '-%d' % ti.map_index if ti.map_index is number and ti.map_index >= 0 else '' }}"
-"""The default of ``load_id``: the run's id, and the map index of a mapped task."""
+"""The default of ``load_id``: the DAG run's id, with the map index of a mapped task."""
 _HINT = (
-    "Leave load_id out (it is then the run's id and the map index), write {{ ti.map_index }} into it, or give each "
+    "Leave load_id out (it is then the DAG run's id and the map index), put {{ ti.map_index }} into it, or give each "
     "task its own with expand_kwargs([{'load_id': ..., 'changes': ...}, ...])."
 )
 # What a template may name that is the same for all map indexes of a task.
@@ -49,9 +49,9 @@ def is_known_later(value: Any) -> bool:
 
 
 def check_mapping(task: Any, resolve: Callable[[Any], Any] | None = None) -> None:
-    """Refuse a mapped task of which two map indexes would have one load_id for one state.
+    """Refuse a mapped task in which two map indexes would have the same load_id for one state.
 
-    ``resolve`` gives the results of other tasks, once they are there.
+    ``resolve`` gives the results of other tasks, once they exist.
     """
     group = None if task.is_mapped else task.get_closest_mapped_task_group()
     if task.is_mapped:
@@ -65,7 +65,7 @@ def check_mapping(task: Any, resolve: Callable[[Any], Any] | None = None) -> Non
     if not any(_may_vary(value, task, params=params) for value in identity):
         raise RequestError(
             f"Gate '{task.task_id}' is mapped, but all its map indexes have the load_id {str(identity[1])!r} for one "
-            "state: each would replace the load of the one before.",
+            "state: each would replace the load before it.",
             hint=_HINT,
         )
     if any(_may_vary(value, task, params=params) for value in identity if not isinstance(value, _Given)):
@@ -79,7 +79,7 @@ def check_mapping(task: Any, resolve: Callable[[Any], Any] | None = None) -> Non
             raise RequestError(
                 f"Gate '{task.task_id}' is mapped, but its map indexes {first[own]} and {index} both have the load_id "
                 f"{str(own[1])!r} for one state: one would replace the load of the other.",
-                hint=f"{_HINT} Note that expand() makes a task of every combination of its arguments.",
+                hint=f"{_HINT} Note that expand() makes a task for every combination of its arguments.",
             )
         first[own] = index
 
@@ -112,7 +112,7 @@ def _may_vary(value: Any, task: Any, *, params: bool) -> bool:
     if isinstance(value, str):
         return bool(_named(value) - (_OF_THE_RUN - {"params"} if params else _OF_THE_RUN))
     if isinstance(value, XComArg):
-        # A result of a task in the same mapped group is that of the same map index; any other is one for all.
+        # A result of a task in the same mapped group is that of the same map index; any other is the same for all.
         groups = list(task.iter_mapped_task_groups())
         tasks = [one for one, _ in value.iter_references()]
         return any(group in groups for one in tasks for group in one.iter_mapped_task_groups())
@@ -136,7 +136,7 @@ def _named(template: str) -> set[str]:
 
 
 def _expanded(source: Any, resolve: Callable[[Any], Any] | None) -> Iterator[Mapping[str, Any]]:
-    """What the mapping gives to each map index, in order; nothing as long as a result of another task is missing."""
+    """What the mapping gives to each map index, in order; nothing while a result of another task is missing."""
 
     def known(value: Any) -> Any:
         return resolve(value) if resolve is not None and is_known_later(value) else value
@@ -157,5 +157,5 @@ def _elements(value: Any) -> list[Any]:
     from airflow.sdk.execution_time.lazy_sequence import LazyXComSequence
 
     if isinstance(value, LazyXComSequence):
-        return list(value[:])  # asked for one by one, each would be a request to Airflow
+        return list(value[:])  # one by one, each would be a request to Airflow
     return list(value.items()) if isinstance(value, Mapping) else list(value)

@@ -1,4 +1,4 @@
-"""What must be there before a job is submitted: its absence is one sentence, not a page of Spark's log."""
+"""What must be there before a job is submitted: if it is missing, one sentence says so, not a page of Spark's log."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ def is_local(connection: Connection) -> bool:
 
 
 def check_the_driver_is_here(deploy_mode: str | None) -> None:
-    """Refuse to hand credentials to a driver elsewhere: the file with them lies on this machine."""
+    """Refuse to hand credentials to a driver elsewhere: their file is on this machine."""
     if deploy_mode == "cluster":
         raise DcGateError(
             "state_conn_id cannot be used in deploy mode 'cluster': credentials are handed to the driver in a file on "
-            "this machine, and in this mode it runs on another one.",
+            "this machine, and in this mode the driver runs on another.",
             hint="Leave state_conn_id out and give the cluster access of its own to the state's filesystem (an "
             "instance role, a workload identity, fsspec's configuration files); or use deploy mode 'client'.",
         )
 
 
 def local_environment(binary: str, env_vars: Mapping[str, str]) -> dict[str, str]:
-    """What spark-submit needs in its environment besides ``env_vars``; complains of what is missing."""
+    """What spark-submit needs in its environment besides ``env_vars``; raises for what is missing."""
     environment = {**os.environ, **env_vars}
     added: dict[str, str] = {}
     if shutil.which(binary, path=environment.get("PATH")) is None:
-        # An Airflow started by its full path has no PATH to the programs installed with it.
+        # An Airflow started by its full path does not have the programs installed with it on PATH.
         beside = Path(sys.executable).parent
         if shutil.which(binary, path=str(beside)) is None:
             raise DcGateError(

@@ -1,4 +1,4 @@
-"""Ending what spark-submit has started: a Python driver that outlives it could still commit to the state."""
+"""End what spark-submit started: a Python driver that outlives it could still commit to the state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def end_descendants(pid: int) -> None:
         todo = [psutil.Process(pid)]
         while todo:
             one = todo.pop()
-            # One that is gone meanwhile, or is another user's, has nothing to end here.
+            # One that has gone meanwhile, or is another user's, need not be ended here.
             with suppress(psutil.Error):
                 one.suspend()
                 found.append(one)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dc_engine.constraints.model import Tolerance
-from dc_engine.errors import escaped
+from dc_engine.errors import counted, escaped
 from dc_engine.verdict import ConstraintVerdict, Verdict
 
 MAX_RULES_IN_TABLE = 40
@@ -33,11 +33,6 @@ def plain(value: Any, width: int = MAX_VALUE) -> str:
     if len(text) <= width and len(shown) <= width:
         return shown
     return shown[: width - 3] + "..."
-
-
-def counted(number: int, thing: str) -> str:
-    """``1 row``, ``2,000 rows``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def align(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
@@ -94,8 +89,8 @@ def facts_line(verdict: Verdict, state: str) -> str:
     changed = [f"{rows.get('inserted', 0):,} inserted"]
     for name, words in (
         ("deleted", "deleted"),
-        ("missing_deletes", "to delete were not there"),
-        ("replaced_keys", "replaced by their key"),
+        ("missing_deletes", "to delete not found"),
+        ("replaced_keys", "replaced by key"),
     ):
         if rows.get(name):
             changed.append(f"{rows[name]:,} {words}")
@@ -117,7 +112,7 @@ def facts_line(verdict: Verdict, state: str) -> str:
 
 
 def rule_table(verdict: Verdict) -> list[str]:
-    """One line a rule, the broken ones first."""
+    """One line per rule, broken ones first."""
     clean = [rule for rule in verdict.constraints if rule.passed]
     ordered = verdict.broken + sorted(clean, key=lambda rule: -rule.new_violations)
     if not ordered:
@@ -140,7 +135,7 @@ def rule_table(verdict: Verdict) -> list[str]:
 
 
 def quarantine_lines(verdict: Verdict) -> list[str]:
-    """Where the load's rows were put apart, if they were."""
+    """Where the load's rows were quarantined, if they were."""
     if verdict.quarantine is None:
         return []
     return [
@@ -159,12 +154,12 @@ def violation_message(verdict: Verdict, state: str, *, retried: bool = False) ->
 
 
 def warning_message(verdict: Verdict) -> str:
-    """What is wrong, when the gate stays open all the same."""
+    """What is wrong, although the gate stays open."""
     lines = [f"{_broke(verdict)} The gate stays open.", *_stored(verdict)]
     if verdict.discarded:
         lines.append(
-            "The load was discarded all the same: the state does not have its rows, so tasks behind the gate must not "
-            "bring them into the table. With rejected_load='keep' the state would have them."
+            "The load was discarded anyway: the state does not have its rows, so tasks behind the gate must not "
+            "add them to the table. With rejected_load='keep' the state would have them."
         )
     return "\n".join([*lines, *_detail_lines(verdict)])
 
@@ -173,7 +168,7 @@ def _stored(verdict: Verdict) -> list[str]:
     if not verdict.replayed:
         return []
     return [
-        "It was applied before with the same rows: this is the stored verdict, whatever rules and arguments say now."
+        "It was applied before with the same rows: this is the stored verdict, even if rules or arguments have changed."
     ]
 
 
@@ -190,12 +185,12 @@ def _detail_lines(verdict: Verdict) -> list[str]:
         lines += [*broken_rule_lines(rule, verdict.rows.get("inserted", 0)), ""]
     if len(broken) > MAX_RULES_IN_DETAIL:
         names = ", ".join(plain(rule.name) for rule in broken[MAX_RULES_IN_DETAIL:MAX_RULES_IN_TABLE])
-        lines += [f"Broken too (counts in the table above and in XCom): {names}", ""]
+        lines += [f"Also broken (counts in the table above and in XCom): {names}", ""]
     return lines
 
 
 def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
-    """One broken rule: what it says, how much it is broken, the worst of it, where the rest is."""
+    """One broken rule: what it says, how badly it is broken, the worst of it, where the rest is."""
     lines = [
         f"{plain(rule.name, 60)} ({rule.severity}): {counted(rule.new_violations, 'new violation')} by "
         f"{rule.violating_rows:,} of the load's {counted(load_rows, 'row')}; tolerated: {tolerated(rule.tolerance)}",
@@ -231,7 +226,7 @@ def tolerated(tolerance: Tolerance) -> str:
 def row_name(key: Mapping[str, Any] | None) -> str:
     """How people recognise a row."""
     if not key:
-        return "a row without key"
+        return "a row without a key"
     return ", ".join(f"{plain(name)}={plain(value)}" for name, value in key.items())
 
 
@@ -250,30 +245,30 @@ def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
 
 
 def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[str]:
-    """What a person can do about a closed gate; ``retried``: whether Airflow tries it again by itself."""
+    """What a person can do about a closed gate; ``retried``: whether Airflow retries it by itself."""
     retract = f"DcRetractLoadOperator(load_id={escaped(verdict.load_id)!r}, state={plain(state, MAX_TEXT)!r})"
     again = "wait for the next retry of this task" if retried else "run this task again under the same load_id"
-    mend = f"  - The data is wrong: mend it where it comes from, and {again}."
+    fix = f"  - The data is wrong: fix it at the source, and {again}."
     strict = (
         "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or severity: warn. "
-        "It counts from the next load on; to have this one judged anew, take it out of the state with "
+        "That applies from the next load on; to have this one judged again, take it out of the state with "
         f"{retract} and run this task again."
     )
     if not verdict.discarded:
         return [
             "What to do:",
-            f"{mend} The mended rows replace these, as if these had never been.",
-            f"  - The load shall not be in the table: take it out there, and out of the state with {retract}.",
+            f"{fix} The fixed rows replace these, as if these had never been there.",
+            f"  - The load should not be in the table: take it out there, and out of the state with {retract}.",
             strict,
             "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run. The state "
             "has the rows.",
         ]
     return [
         "What to do (the load was discarded: the state is as it was without it):",
-        mend,
+        fix,
         strict,
-        "  - It is known and the load must go to the table all the same: do not mark this task as success yet, or the "
-        f"state lacks rows of the table. Take the load out of the state with {retract}, run this task again with "
+        "  - It is known and the load must go to the table anyway: do not mark this task as success yet, or the state "
+        f"will lack rows of the table. Take the load out of the state with {retract}, run this task again with "
         "rejected_load='keep', and mark it as success then.",
         *_clean_rows(verdict),
     ]
@@ -284,6 +279,6 @@ def _clean_rows(verdict: Verdict) -> list[str]:
         return []
     folder = plain(verdict.quarantine["clean"], MAX_TEXT)
     return [
-        "  - The clean rows shall go to the table without the others: give them to a second gate as its changes, under "
-        f"a load_id of their own, so that the state has them too: {folder}"
+        "  - The clean rows should go to the table without the others: give them to a second gate as its changes, "
+        f"under a load_id of their own, so that the state has them too: {folder}"
     ]

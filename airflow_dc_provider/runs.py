@@ -1,6 +1,6 @@
-"""The exchange folder of one try: the request goes in, the result comes out, and nothing of it stays.
+"""The exchange folder of one try: the request goes in, the result comes out, and nothing stays behind.
 
-It lies beside the state, because that is the one place which Airflow's worker and Spark's driver both reach.
+It lies in the state's folder, the one place that Airflow's worker and Spark's driver both reach.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_dc_provider.exceptions import DcGateError
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where one try's documents are."""
+    """The exchange folder of one try."""
 
     folder: str
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -36,7 +36,7 @@ class Run:
         return f"{self.folder}/result.json"
 
     def write_request(self, request: Mapping[str, Any]) -> None:
-        """Write what the job is asked."""
+        """Write what the job is asked to do."""
         filesystem, path = self._place(self.folder)
         filesystem.makedirs(path, exist_ok=True)
         filesystem.pipe_file(f"{path}/request.json", json.dumps(request).encode())
@@ -57,7 +57,7 @@ class Run:
         return document
 
     def remove(self) -> None:
-        """Remove the folder. Whatever has happened, a leftover folder must not hide it."""
+        """Remove the folder. A failure to do so must not hide whatever happened before."""
         with suppress(Exception):
             filesystem, path = self._place(self.folder)
             filesystem.rm(path, recursive=True)
@@ -69,13 +69,13 @@ class Run:
 
 @contextmanager
 def exchange(state: str, request: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Iterator[Run]:
-    """Write a request beside the state, under a name that no other try has; remove the folder at the end."""
+    """Write a request to an exchange folder with a name that no other try has; remove the folder at the end."""
     run = Run(f"{state.rstrip('/')}/runs/{uuid.uuid4().hex}", options or {})
     try:
         try:
             run.write_request(request)
         except Exception as error:
-            # Every filesystem has exceptions of its own; what a person needs to know is the same.
+            # Every filesystem has its own exceptions; what a person needs to know is the same.
             raise _not_writable(state, error) from error
         yield run
     finally:

@@ -1,11 +1,12 @@
-"""What spark-submit says, as it may stand in a task's log."""
+"""What spark-submit prints, made safe for a task's log."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from airflow_dc_provider.report import counted, plain
+from airflow_dc_provider.report import plain
+from dc_engine.errors import counted
 
 MAX_LINE = 4000
 # How the engine's own lines begin: "12:34:56 airflow_dc_provider.apply_load load monday: ...".
@@ -16,8 +17,8 @@ _GROUP = re.compile(r"::(?=(end)?group::)")
 class SparkLog:
     """The logger of the hook that runs spark-submit.
 
-    No line can end the group that it stands in, or move the cursor of a terminal. Where columns are masked, lines of
-    Spark are counted in place of being shown, because its errors quote values; the engine's own lines are masked.
+    No line can end the group that it is in, or move the cursor of a terminal. Where columns are masked, Spark's lines
+    are counted instead of shown, because its errors quote values; the engine's own lines are masked.
     """
 
     def __init__(self, log: Any, *, masked: bool) -> None:
@@ -29,19 +30,19 @@ class SparkLog:
         return getattr(self._log, name)
 
     def info(self, message: str, *args: Any) -> None:
-        """Log a line of spark-submit (it comes alone), or what the hook says itself (with arguments)."""
+        """Log a line of spark-submit (it comes without arguments), or a message of the hook itself (with arguments)."""
         if not args and self._masked and not _ENGINE.match(message):
             self._left_out += 1
         else:
             self._log.info(message if args else one_line(message), *args)
 
     def close(self) -> None:
-        """Say how much was left out."""
+        """Log how much was left out."""
         if self._left_out:
             lines = counted(self._left_out, "line")
             self._log.info("%s of Spark left out: columns are masked, and Spark's errors quote values.", lines)
 
 
 def one_line(text: str) -> str:
-    """A line of Spark that can only be read as such."""
+    """A line of Spark that cannot pass for anything else."""
     return _GROUP.sub(r"\\x3a:", plain(text, MAX_LINE))

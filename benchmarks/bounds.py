@@ -68,7 +68,7 @@ def three_inequalities(spark: SparkSession, folder: Path, chance: np.random.Gene
     """A load without any equality, in which one pair of rows in four violates."""
     table = pa.table({name: chance.integers(0, 10 * rows, rows) for name in "abc"})
     rules: list[dict[str, str | list[str]]] = [{"name": "three", "deny": "t.a < s.a and t.b > s.b and t.c < s.c"}]
-    apply_load(spark, _request(folder, "few", rules, table.slice(0, 10_000)))  # numba compiles once a machine
+    apply_load(spark, _request(folder, "few", rules, table.slice(0, 10_000)))  # numba compiles once per machine
     request = _request(folder, "three", rules, table)
     started = time.monotonic()
     verdict = apply_load(spark, request).to_dict()

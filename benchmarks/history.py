@@ -154,7 +154,7 @@ def counts_are_right(run: History) -> Line:
     if again != before:
         raise SystemExit(f"After the history the gate counts {before}, and from the rows alone {again}.")
     counts = ", ".join(f"{name} {count:,}" for name, count in again.items())
-    return Line("total violations after all that, and counted anew", counts, "equal", "equal", True)
+    return Line("total violations after all that, and recounted", counts, "equal", "equal", True)
 
 
 def _ratio(what: str, value: float, other: float, limit: float, name: str) -> Line:

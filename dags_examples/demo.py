@@ -1,7 +1,7 @@
 """``make demo``: three loads of the example DAG in real Airflow on local Spark, and what became of them.
 
-Not a DAG. Everything is written below one folder; what Airflow and Spark say goes to a log file there, so
-that the terminal has a line a step and a summary.
+Not a DAG. Everything is written below one folder; the output of Airflow and Spark goes to a log file there, so
+that the terminal has one line per step and a summary.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def example_dag() -> DAG:
 
 
 def run_load(dag: DAG, load: str, output: Path) -> Outcome:
-    """One run of the DAG, task after task, with Airflow's own machinery."""
+    """One run of the DAG, task by task, with Airflow's own machinery."""
     start = time.monotonic()
     run = dag.test(run_conf={"load": load})
     tasks = {task.task_id: str(task.state) for task in run.get_task_instances()}
@@ -99,7 +99,7 @@ def stored_verdict(state: Path, load_id: str) -> Verdict | None:
 
 
 def summary_lines(outcomes: list[Outcome]) -> list[str]:
-    """Each load's decision, and for each broken rule how much, the worst rows and two examples."""
+    """Each load's decision; for each broken rule the counts, the worst rows and two examples."""
     cells = [["load", "rows", "rows in all", "rules broken", "decision"]]
     for one in outcomes:
         rows = one.verdict.rows if one.verdict else {}
@@ -116,14 +116,14 @@ def summary_lines(outcomes: list[Outcome]) -> list[str]:
 
 
 def main(output: Path) -> int:
-    """Run the three loads and tell about them; 0 when all went as told."""
+    """Run the three loads and report on them; 0 when all went as expected."""
     for folder in ("airflow", "data"):
         shutil.rmtree(output / folder, ignore_errors=True)
     output.mkdir(parents=True, exist_ok=True)
     log = output / "demo.log"
     say = _silence(log)
     print("Three loads of a tax table through one gate: real Airflow, Spark on this machine.", file=say)
-    print(f"What Airflow and Spark say meanwhile: {log}\n", file=say)
+    print(f"Output of Airflow and Spark: {log}\n", file=say)
     print("  setting up Airflow ... ", end="", flush=True, file=say)
     start = time.monotonic()
     os.environ.update(airflow_environment(output))

@@ -32,7 +32,7 @@ LAST_NAMES = _words(
 _CITY_STARTS = _words("Ash Bay Cedar Clear Deer East Fair Glen High Iron Kings Lake Maple New North Oak Port")
 _CITY_ENDS = _words("ton ville field burg wood ford haven mont dale side view")
 
-# A factor without a common divisor with the number of telephone numbers makes id -> number one to one.
+# A factor coprime to the number of telephone numbers makes id -> number one to one.
 _PHONES_AN_AREA = 10_000_000
 _NUMBERS = 800 * _PHONES_AN_AREA
 _SPREAD = 3_141_592_657
@@ -108,7 +108,7 @@ def _child_exemption(states: np.ndarray, has_child: np.ndarray) -> np.ndarray:
 
 
 def _break(people: dict[str, np.ndarray], broken: Mapping[str, int], random: np.random.Generator) -> None:
-    """Spoil as many rows as asked, each for one rule."""
+    """Spoil as many rows as asked, each against one rule."""
     unknown = set(broken) - set(RULES)
     if unknown:
         raise ValueError(f"No such rule to break: {', '.join(sorted(unknown))}. Known: {', '.join(RULES)}.")
@@ -116,7 +116,7 @@ def _break(people: dict[str, np.ndarray], broken: Mapping[str, int], random: np.
     for rule, count in broken.items():
         rows, spoilt = spoilt[:count], spoilt[count:]
         match rule:
-            case "phone_is_unique":  # the number of an earlier row: of an earlier load when there is one
+            case "phone_is_unique":  # the number of an earlier row: of an earlier load if there is one
                 people["numbers"][rows] = _number(np.maximum(people["ids"][rows] // 2, 1))
             case "zip_decides_city":
                 people["cities"][rows] += _city_count()

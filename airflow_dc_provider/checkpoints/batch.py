@@ -1,7 +1,7 @@
-"""A verdict as the batch that Great Expectations validates: a few lines of JSON, one for the run, one for each rule.
+"""A verdict as the batch that Great Expectations validates: a few lines of JSON, one for the load, one for each rule.
 
 Every value is text, so that no reader guesses at types; the document of a line is JSON again. What comes back is
-checked: a file that was cut, altered or made of two verdicts has problems, and a checkpoint fails on them.
+checked: a file that was truncated, altered or made of two verdicts has problems, and the checkpoint fails on them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_lines(data: bytes) -> StoredVerdict:
 
 
 def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
-    """The verdict that a batch holds; whatever is wrong with it is said, never raised."""
+    """The verdict that a batch holds; whatever is wrong with it is reported, never raised."""
     by_record: dict[str, dict[str, Mapping[str, Any]]] = {"run": {}, "constraint": {}, "dependency": {}}
     outcomes: dict[str, Any] = {}
     rest, problems = [], []
@@ -80,7 +80,7 @@ def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
         if kind != "run":
             rest.append({column: record.get(column) for column in COLUMNS})
     if len(by_record["run"]) != 1:
-        return StoredVerdict(problems=(*problems, "This is no verdict: it has no line, or several, for the run."))
+        return StoredVerdict(problems=(*problems, "Not a verdict: it must have exactly one line for the load."))
     ((name, run),) = by_record["run"].items()
     constraints, found = by_record["constraint"], by_record["dependency"]
     if run.get("schema_version") != SCHEMA_VERSION:
@@ -95,7 +95,7 @@ def read_records(records: Iterable[Mapping[str, Any]]) -> StoredVerdict:
         or (name, outcomes["run"]) != (run["table"], [run["decision"]])
         or run["decision"] != worst([*outcomes.get("constraint", []), *outcomes.get("dependency", [])])
     ):
-        problems.append("The verdict was altered after it was stored: its checksum does not fit.")
+        problems.append("The verdict was altered after it was stored: its checksum does not match.")
     return StoredVerdict(run, constraints, found, tuple(problems))
 
 
@@ -112,9 +112,9 @@ def is_own(expectation: Any) -> bool:
 
 
 def safe_name(text: str) -> str:
-    """A name that can be a file, a folder and a part of a link everywhere; the text itself where it can be.
+    """A name that works as a file, a folder and part of a link anywhere; the text itself where possible.
 
-    Another text never has the same name. Data Docs hide runs with 'profiling' in their name.
+    Different texts never get the same name. Data Docs hide runs with 'profiling' in their name.
     """
     if _SAFE.fullmatch(text) and len(text) <= _MAX_NAME and "profiling" not in text:
         return text

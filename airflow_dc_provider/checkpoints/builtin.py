@@ -3,7 +3,7 @@
 Without loss means: on Spark the expectation fails exactly when the table has a violation of the rule. That leaves out
 rules with a tolerance (the gate's is about a load, not the table), ``nulls: equal``, bounds of decimals other than
 0 (Great Expectations makes them floating-point numbers, and only the sign is then exact), and columns that it cannot
-name. Decimals are compared as Spark does it, which rounds those that need more than 38 digits side by side.
+name. Decimals are compared as Spark compares them: it rounds those that together need more than 38 digits.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OF_DOUBLES = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
 def export_builtin_suite(context: AbstractDataContext, name: str, verdict: Verdict) -> list[str]:
-    """Make or update the suite of the rules that built-in expectations express; the names of the others.
+    """Make or update the suite of the rules that built-in expectations express; returns the names of the others.
 
-    Without any such rule there is no suite, for one without expectations passes.
+    Without any such rule there is no suite: one without expectations would pass.
     """
     found = {one.name: builtin_expectation(one, verdict.columns) for one in constraints_of(verdict)}
     wanted = [
@@ -54,7 +54,7 @@ def constraints_of(verdict: Verdict) -> tuple[Constraint, ...]:
 
 
 def builtin_expectation(constraint: Constraint, types: Mapping[str, str]) -> Expectation | None:
-    """The built-in expectation that holds on a table just when the constraint does, if there is one.
+    """The built-in expectation that holds on a table exactly when the constraint does, if there is one.
 
     ``types`` has the Spark types of columns, as far as they are known.
     """
@@ -102,7 +102,7 @@ def _row_rule(bodies: Sequence[Body], types: Mapping[str, str], about: dict[str,
 
 
 def _set(bodies: Sequence[Body], values: list[ConstantValue], about: dict[str, Any]) -> Expectation | None:
-    """One column in a set, or outside of one."""
+    """One column in a set, or not in one."""
     column = bodies[0][0].left.name
     ops = {predicate.op for body in bodies for predicate in body}
     if not all(map(_is_exact, values)) or len(set(map(type, values))) > 1:

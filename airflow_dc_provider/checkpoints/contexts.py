@@ -1,7 +1,7 @@
-"""Opening a context for one export at a time: a folder here, a folder that fsspec reaches, or a context that is open.
+"""Open a context for one export at a time: a folder here, a folder that fsspec reaches, or a context already open.
 
 Great Expectations writes its files in place and without locks, so exports to one context wait for each other. A folder
-elsewhere is fetched, worked on here and brought back only when all went well: what changed, its results last.
+elsewhere is fetched, worked on here and written back only when all went well: what changed, results last.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOCK = "uncommitted/dcgate-lock"
 PATIENCE = 300.0
 """How many seconds an export waits for another one."""
 STALE = timedelta(minutes=30)
-"""After how long an export elsewhere is taken for dead."""
+"""After how long an export elsewhere is presumed dead."""
 _AT_ONCE = 16
 _DIGITS = 8
 _RESULTS = 3
@@ -48,7 +48,7 @@ _alone = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An open context, the folder of its verdicts, and where people find what is below that folder."""
+    """An open context, the folder of its verdicts, and the address at which people find that folder."""
 
     context: AbstractDataContext
     folder: Path
@@ -56,7 +56,7 @@ class Place:
     """The address of a folder that lies elsewhere."""
 
     def address(self, url: str | None) -> str | None:
-        """The address of a page of Data Docs; of one in a fetched folder, where it goes back to."""
+        """The address of a page of Data Docs; in a fetched folder, the address that the page goes back to."""
         here = f"file://{self.folder.parent}"
         return f"{self.origin}{url.removeprefix(here)}" if url and self.origin and url.startswith(here) else url
 
@@ -103,7 +103,7 @@ def _current_context_kept() -> Iterator[None]:
 
 @contextmanager
 def _worded(name: str | os.PathLike[str]) -> Iterator[None]:
-    """Say in one sentence what Great Expectations raises, which has errors of many kinds for a damaged context."""
+    """Put into one sentence what Great Expectations raises: it has many kinds of errors for a damaged context."""
     try:
         yield
     except DcError:
@@ -117,12 +117,12 @@ def _worded(name: str | os.PathLike[str]) -> Iterator[None]:
         said = plain(" ".join(str(error).split()), MAX_TEXT).rstrip(". ")
         raise StateError(
             f"Great Expectations cannot work with the context in {name}: {type(error).__name__}: {said}.",
-            hint=f"Its {CONFIGURATION} or another file of it may be damaged, or an action of the checkpoint failed.",
+            hint=f"Its {CONFIGURATION} or another of its files may be damaged, or an action of the checkpoint failed.",
         ) from error
 
 
 class _Context(FileDataContext):
-    """A context that saves its configuration whole or not at all: it is also that of other tables, and of others."""
+    """A context that saves its configuration whole or not at all: other tables and other people use it too."""
 
     def _save_project_config(self) -> None:
         path = Path(self.root_directory, CONFIGURATION)
@@ -137,7 +137,7 @@ class _Context(FileDataContext):
 
 
 def _folder_of(context: AbstractDataContext) -> Path:
-    """Where the verdicts of a context without a folder lie, as long as it lives."""
+    """Where a context without a folder keeps its verdicts while it lives."""
     if context not in _temporary:
         folder = tempfile.mkdtemp(prefix="dcgate-")
         _temporary[context] = Path(folder)
@@ -158,7 +158,7 @@ def _check_not_outdated(context: FileDataContext) -> None:
 
 @contextmanager
 def _locked_here(root: Path) -> Iterator[None]:
-    """Hold a folder on this machine or a network disk; the system lets go of it when this process ends."""
+    """Lock a folder on this machine or a network disk; the system unlocks it when this process ends."""
     (root / LOCK).parent.mkdir(parents=True, exist_ok=True)
     with (root / LOCK).open("a") as lock:
         deadline = time.monotonic() + PATIENCE
@@ -212,7 +212,7 @@ def _fetch(storage: Storage, folder: Path) -> dict[str, str]:
     def fetch(path: str) -> None:
         target = (folder / path).resolve()
         if not target.is_relative_to(folder):
-            raise StateError(f"{storage.uri} has a file that would lie outside of its copy: {path}.")
+            raise StateError(f"{storage.uri} has a file that would lie outside its copy: {path}.")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(storage.read(path))
 
@@ -229,9 +229,9 @@ def _sums(folder: Path) -> dict[str, str]:
 
 
 def _turn(path: str) -> tuple[int, str]:
-    """When a file goes back: definitions, pages, what leads to them, and at last results, which stand for a whole run.
+    """When a file goes back: definitions, pages, what links to them, and last the results, which vouch for the rest.
 
-    An export that breaks off on the way back is then not taken for one that was done before.
+    So an export that fails on the way back is not mistaken for one that was done.
     """
     if path.startswith("uncommitted/validations/"):
         return _RESULTS, path
@@ -240,10 +240,10 @@ def _turn(path: str) -> tuple[int, str]:
 
 @contextmanager
 def _locked_there(storage: Storage) -> Iterator[Callable[[], None]]:
-    """Hold a folder on an object store.
+    """Lock a folder on an object store.
 
-    Locks are numbered, and of one number there is one: the newest holds the folder until it is marked as done, or is so
-    old that its owner must be dead. Whoever was taken for dead notices before it writes.
+    Locks are numbered, one per number: the newest holds the folder until it is marked as done, or is so old that its
+    owner must be dead. An owner that was presumed dead notices before it writes.
     """
     owner = f"process {os.getpid()} on {socket.gethostname()}"
     deadline = time.monotonic() + PATIENCE
@@ -271,7 +271,7 @@ def _locked_there(storage: Storage) -> Iterator[Callable[[], None]]:
     try:
         yield check_still_held
     finally:
-        with suppress(StateError):  # what stays behind is taken over when it is stale
+        with suppress(StateError):  # a lock left behind is taken over once it is stale
             storage.write(f"{LOCK}/{_lock(mine, 'done')}", b"")
             for name in names:
                 storage.remove(f"{LOCK}/{name}")
@@ -293,7 +293,7 @@ def _is_stale(storage: Storage, number: int) -> bool:
 
 def _in_use(where: str, by: str) -> StateError:
     return StateError(
-        f"The context in {where} is in use by {by}, for more than {PATIENCE:.0f} s.",
-        hint="Exports to one context wait for each other: run this one again. An export to an object store that was "
-        f"killed is taken for dead after {STALE.total_seconds() / 60:.0f} minutes.",
+        f"The context in {where} has been in use by {by} for more than {PATIENCE:.0f} s.",
+        hint="Exports to one context wait for each other: run this one again. A killed export to an "
+        f"object store is presumed dead after {STALE.total_seconds() / 60:.0f} minutes.",
     )

@@ -1,6 +1,6 @@
 """What a checkpoint needs in a context: guard, datasource, suite, validation definition, the checkpoint itself.
 
-Each is made when it is missing, a suite is changed when the rules are others, and all else is left alone with its id.
+Each is made when it is missing, a suite changes when the rules do, and everything else is left alone with its id.
 What people added themselves (actions of the checkpoint, expectations of the suite) stays.
 """
 
@@ -27,14 +27,14 @@ from dc_engine.errors import StateError
 
 SUFFIX = ".jsonl"
 LATEST = f"~latest{SUFFIX}"
-"""Sorts behind every name of a load: what the checkpoint takes when no other batch is asked for."""
+"""Sorts after every load's name: what the checkpoint takes when no other batch is asked for."""
 SEVERITIES = {"error": "critical", "warn": "warning"}
 _IDS = uuid.UUID("5d1b6f0a-3a5e-4a0e-9f0a-0c6d2f1f8f11")
 _NOT_ALONE = "A built-in check on top of the others, in case they cannot be loaded."
 
 
 def register_guard(context: AbstractDataContext) -> None:
-    """See to it that every process that opens the context knows the expectations, or fails."""
+    """Make every process that opens the context know the expectations, or fail."""
     if isinstance(context, FileDataContext) and guard.STORE not in context.config.stores:
         context.add_store(guard.STORE, dict(guard.CONFIGURATION))
 
@@ -55,9 +55,9 @@ def suite(context: AbstractDataContext, name: str, expectations: Sequence[Mappin
 
 
 def _check_all_known(context: AbstractDataContext, found: ExpectationSuite) -> None:
-    """Refuse a suite of which Great Expectations left some out, because their class is not known here.
+    """Refuse a suite from which Great Expectations left some out, because it does not know their class here.
 
-    The checkpoint would pass without them, and to save the suite would lose them.
+    The checkpoint would pass without them, and saving the suite would lose them.
     """
     store = context.expectations_store
     stored = [one["type"] for one in store.get(store.get_key(name=found.name))["expectations"]]
@@ -120,7 +120,7 @@ def _sentinels(name: str, verdict: StoredVerdict) -> list[dict[str, Any]]:
             {"value": lines},
             "error",
             "",
-            f"The verdict has {lines} lines: one for the run and one for each rule.",
+            f"The verdict has {lines} lines: one for the load and one for each rule.",
         ),
         (
             "expect_column_distinct_values_to_equal_set",
@@ -184,7 +184,7 @@ def _batch_definition(context: AbstractDataContext, name: str, folder: Path) -> 
     try:
         return asset.get_batch_definition("verdict")
     except KeyError:
-        # its own way to make one for a path would take no other path at run time
+        # the asset's own definition for a path would accept no other path when a checkpoint runs
         partitioner = FileNamePartitionerPath(regex=re.compile(rf".*\{SUFFIX}$"), param_names=())
         return asset.add_batch_definition("verdict", partitioner=partitioner)
 

@@ -1,7 +1,7 @@
 """The expectations over a stored verdict: a rule holds, a dependency holds, the run is complete.
 
 They judge what the gate counted and never look at the table. What they cannot find in the verdict, or find there in
-another form than the suite's, fails.
+a form other than the suite's, fails.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from great_expectations.render.renderer.renderer import renderer
 
 from airflow_dc_provider.checkpoints import rendering
 from airflow_dc_provider.checkpoints.batch import StoredVerdict, read_records
-from airflow_dc_provider.report import counted, tolerated
+from airflow_dc_provider.report import tolerated
 from dc_engine.constraints.model import Tolerance
+from dc_engine.errors import counted
 
 METRIC = "table.dcgate.verdict"
 
@@ -51,12 +52,12 @@ class StoredVerdictExpectation(BatchExpectation, ABC):
 
     @abstractmethod
     def judge(self, verdict: StoredVerdict) -> dict[str, Any]:
-        """The details of the result: ``observed`` in words, perhaps as ``facts`` too; ``problem`` when it fails."""
+        """The details of the result: ``observed`` in words, optionally as ``facts`` too; ``problem`` when it fails."""
 
     @classmethod
     @abstractmethod
     def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
-        """What is expected: pieces of text, each with the style that it is shown in."""
+        """What is expected: pieces of text, each with the style it is shown in."""
 
     @classmethod
     def _pieces(cls, configuration: Any) -> list[tuple[str, str]]:
@@ -132,9 +133,9 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
         """The rule's counts against the tolerance."""
         rule = verdict.constraints.get(self.constraint)
         if rule is None:
-            return _missing(f"The verdict says nothing of the rule '{self.constraint}'.")
+            return _missing(f"The verdict says nothing about the rule '{self.constraint}'.")
         if (rule["formula"], rule["nulls"]) != (self.formula, self.nulls):
-            return _missing(f"The verdict is of another rule of this name: {rule['formula']}, nulls: {rule['nulls']}.")
+            return _missing(f"It is about another rule of this name: {rule['formula']}, nulls: {rule['nulls']}.")
         load_rows = verdict.run.get("rows", {}).get("inserted", 0)
         counts = {name: rule[name] for name in ("new_violations", "violating_rows")}
         facts = rendering.counts(rule, load_rows)
@@ -161,12 +162,12 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
             ("name", kwargs.get("constraint", "")),
             ("sentence", kwargs.get("sentence", "")),
             ("formula", kwargs.get("formula", "")),
-            ("plain", f"Tolerated in a load: {tolerated(tolerance)}{nulls}."),
+            ("plain", f"Tolerated per load: {tolerated(tolerance)}{nulls}."),
         ]
 
 
 class ExpectDependencyToHold(StoredVerdictExpectation):
-    """A dependency that was found in the data, and is watched, still holds after a load."""
+    """A watched dependency, found in the data, still holds after a load."""
 
     dependency: str
     dependency_class: str
@@ -181,9 +182,9 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
         """Whether the verdict has it among those that hold."""
         found = verdict.dependencies.get(self.dependency)
         if found is None:
-            return _missing(f"The verdict says nothing of the dependency '{self.dependency}'.")
+            return _missing(f"The verdict says nothing about the dependency '{self.dependency}'.")
         if found["formula"] != self.formula:
-            return _missing(f"The verdict is of another dependency of this name: {found['formula']}.")
+            return _missing(f"It is about another dependency of this name: {found['formula']}.")
         if "violations" not in found:
             return {"observed": "holds", "problem": None}
         instead = ", ".join(one["text"] for one in found["instead"])
@@ -206,7 +207,7 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
 
 
 class ExpectGateRunToBeComplete(StoredVerdictExpectation):
-    """The verdict is one, whole, of this table, and has as many rules as the suite."""
+    """There is one whole verdict, of this table, with as many rules as the suite."""
 
     table_name: str
     rules: int
@@ -221,9 +222,9 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
         if run and run.get("table") != self.table_name:
             problems.append(f"It is the verdict of another table: '{run.get('table')}'.")
         if len(verdict.constraints) != self.rules:
-            problems.append(f"It has {len(verdict.constraints)} rules, and the suite {self.rules}.")
+            problems.append(f"It has {counted(len(verdict.constraints), 'rule')}, the suite {self.rules:,}.")
         if len(verdict.dependencies) != self.dependencies:
-            problems.append(f"It has {len(verdict.dependencies)} dependencies, and the suite {self.dependencies}.")
+            problems.append(f"It has {_dependencies(len(verdict.dependencies))}, the suite {self.dependencies:,}.")
         facts = rendering.run_facts(run) if run else ["no verdict"]
         observed = "; ".join([rendering.where(run), *facts] if run else facts)
         known = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "notes")}
@@ -231,13 +232,18 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
 
     @classmethod
     def prescribe(cls, kwargs: dict[str, Any]) -> list[tuple[str, str]]:
-        """What a complete run has, and what this checkpoint judges."""
-        dependencies = f" and {kwargs['dependencies']} dependencies" if kwargs.get("dependencies") else ""
+        """What a complete verdict has, and what this checkpoint judges."""
+        rules = counted(kwargs.get("rules", 0), "rule")
+        dependencies = f" and {_dependencies(kwargs['dependencies'])}" if kwargs.get("dependencies") else ""
         return [
-            ("name", "The gate's run is complete"),
-            ("plain", f"A verdict of table {kwargs.get('table_name')} over {kwargs.get('rules')} rules{dependencies}."),
+            ("name", "The verdict is complete"),
+            ("plain", f"A verdict of table {kwargs.get('table_name')} over {rules}{dependencies}."),
             ("note", rendering.WHAT_IS_JUDGED),
         ]
+
+
+def _dependencies(number: int) -> str:
+    return counted(number, "dependency", "dependencies")
 
 
 def _missing(problem: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""From a verdict to a checkpoint of Great Expectations that was run over it, and its page in Data Docs.
+"""From a verdict to a Great Expectations checkpoint run over it, and its page in Data Docs.
 
-``export_checkpoint`` reads top to bottom: write the batch, see to datasource, suite, validation definition and
-checkpoint, drop old runs, run. Nothing is written that is there already as it should be.
+``export_checkpoint`` reads top to bottom: write the batch, make or update datasource, suite, validation definition and
+checkpoint, drop old runs, run. Nothing that is already right is written again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Exported:
     repeated: bool
     """Whether this verdict had been exported before, and nothing was written."""
     docs: str | None
-    """Where the page of this run is; nothing in a context without Data Docs."""
+    """The page of this run; nothing in a context without Data Docs."""
     index: str | None
-    """Where the start page of Data Docs is."""
+    """The start page of Data Docs."""
     lines: tuple[str, ...]
     """What was expected and found, as text."""
 
@@ -68,12 +68,12 @@ def export_checkpoint(
     """Run the checkpoint ``dcgate.<table>`` over a verdict, making or updating what it needs in a context.
 
     :param verdict: A verdict, or its document.
-    :param context: A file context's folder (a path or fsspec URI; it is made when there is none), or an open context.
-    :param newest: Whether the load is the last one in the history of its state; without it the numbers of snapshots
-        tell which of the exported verdicts is the latest.
+    :param context: A file context's folder (a path or fsspec URI; made when missing), or an open context.
+    :param newest: Whether the load is the last one in the history of its state; without it snapshot numbers decide
+        which exported verdict is the latest.
     :param mask: Columns whose values must not be shown, whatever the verdict has.
-    :param keep_runs: How many runs of this table are kept at most.
-    :param keep_days: For how many days a run is kept at most.
+    :param keep_runs: The most runs of this table to keep.
+    :param keep_days: The most days to keep a run.
     :param export_builtin: Write the rules that built-in expectations express without loss as the suite
         ``dcgate_builtin.<table>`` too.
     :param storage_options: What fsspec needs to reach the folder.
@@ -111,24 +111,24 @@ class _Export:
 
     @property
     def is_latest(self) -> bool:
-        """Whether this verdict is what the checkpoint runs over when it is not told otherwise."""
+        """Whether the checkpoint runs over this verdict by default."""
         return self.latest.read_bytes() == self.data
 
     def earlier(self) -> Exported | None:
-        """What an earlier run over the same verdict came to, when its result and its page are still there."""
+        """The outcome of an earlier run over the same verdict, if its result and its page are still there."""
         if not self.batch.exists() or self.batch.read_bytes() != self.data:
             return None
         for key in self._runs():
             if key.run_id.run_name == self.run_name and self._page(key):
                 try:
                     result = self.context.validation_results_store.get(key)
-                except ValueError:  # it was cut when a process died, and is made anew
+                except ValueError:  # truncated when a process died: made again
                     return None
                 return self._exported(key, result, repeated=True)
         return None
 
     def write_batch(self, *, newest: bool | None) -> None:
-        """Write the verdict as a batch, and as the latest one if it is that."""
+        """Write the verdict as a batch, and as the latest one if it is."""
         self.folder.mkdir(parents=True, exist_ok=True)
         _replace(self.batch, self.data)
         known = read_lines(self.latest.read_bytes()) if self.latest.exists() else StoredVerdict()
@@ -138,11 +138,11 @@ class _Export:
             _replace(self.latest, self.data)
 
     def define(self) -> None:
-        """See to guard, suite and checkpoint, with the rules of the latest verdict."""
+        """Make or update guard, suite and checkpoint, with the rules of the latest verdict."""
         self._checkpoint(self.latest.read_bytes())
 
     def drop_old_runs(self, keep_runs: int | None, keep_days: float | None) -> None:
-        """Remove the oldest results, an earlier one of this very run, and batches without results.
+        """Remove the oldest results, an earlier result of this very run, and batches without results.
 
         Their pages go when Data Docs are updated.
         """
@@ -163,7 +163,7 @@ class _Export:
                 file.unlink()
 
     def run(self) -> Exported:
-        """Run the checkpoint over this verdict, with the rules that it has; the suite stays that of the latest one."""
+        """Run the checkpoint over this verdict, with its rules; the suite stays that of the latest verdict."""
         checkpoint = self._checkpoint(self.data)
         run_id = RunIdentifier(run_name=self.run_name, run_time=datetime.now(UTC))
         try:
@@ -193,7 +193,7 @@ class _Export:
         return next((key, one) for key, one in results if key.expectation_suite_identifier.name == self.name)
 
     def _forget(self) -> None:
-        """Remove what a failed run left, so that the next export does not take it for done."""
+        """Remove what a failed run left, so that the next export does not mistake it for done."""
         for key in self._runs():
             if key.run_id.run_name == self.run_name:
                 self.context.validation_results_store.remove_key(key)
@@ -211,11 +211,11 @@ class _Export:
             raise StateError(
                 f"Great Expectations and the verdict of load '{self.verdict.load_id}' disagree: "
                 f"{'; '.join(rendering.text_lines(others)) or others[0].expectation_config.type}.",
-                hint="Remove the suite from the context and export again; if it stays so, please report it.",
+                hint="Remove the suite from the context and export again; if that does not help, please report it.",
             )
         if self.context.get_docs_sites_urls() and self._page(key) is None:
             raise StateError(
-                f"Data Docs have no page of run '{self.run_name}' of checkpoint '{self.name}'.",
+                f"Data Docs have no page for run '{self.run_name}' of checkpoint '{self.name}'.",
                 hint="Great Expectations logs why it could not render it.",
             )
 
@@ -269,12 +269,12 @@ def _checked(verdict: Verdict | Mapping[str, Any]) -> Verdict:
         return Verdict.from_dict(dict(verdict))
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(
-            f"This is no verdict document: {error}.", hint="Give the document that the gate stored or printed."
+            f"This is not a verdict document: {error}.", hint="Give the document that the gate stored or printed."
         ) from error
 
 
 def _check_limits(keep_runs: int | None, keep_days: float | None) -> None:
     if keep_runs is not None and (not isinstance(keep_runs, int) or keep_runs < 1):
-        raise RequestError(f"keep_runs is {keep_runs!r}, and must be a whole number, 1 for the run that is exported.")
+        raise RequestError(f"keep_runs is {keep_runs!r}, and must be a whole number of at least 1, the exported run.")
     if keep_days is not None and (not isinstance(keep_days, int | float) or keep_days < 0):
-        raise RequestError(f"keep_days is {keep_days!r}, and must be a number that is not negative.")
+        raise RequestError(f"keep_days is {keep_days!r}, and must be a number of at least 0.")

@@ -20,7 +20,7 @@ CONFIGURATION = {"class_name": "GateStore", "module_name": __name__}
 
 
 class GateStore(Store):
-    """Stores nothing. Tells a context where its verdicts are, also after its folder was moved or copied."""
+    """Stores nothing. Tells a context where its verdicts are, even after its folder was moved or copied."""
 
     def __init__(self, store_name: str = STORE, data_context: Any = None, root_directory: Any = None) -> None:
         super().__init__(store_name=store_name)

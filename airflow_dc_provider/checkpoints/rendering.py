@@ -14,14 +14,15 @@ from great_expectations.render import RenderedStringTemplateContent, RenderedTab
 from great_expectations.render.renderer_configuration import RendererValueType
 
 from airflow_dc_provider.checkpoints.batch import is_own
-from airflow_dc_provider.report import MAX_TEXT, counted, plain, row_name
+from airflow_dc_provider.report import MAX_TEXT, plain, row_name
+from dc_engine.errors import counted
 
 WHAT_IS_JUDGED = (
-    "Judged is the verdict that the gate stored for this load. Running the checkpoint again judges that verdict again, "
-    "and does not look at the table."
+    "This judges the verdict that the gate stored for this load. Running the checkpoint again judges that verdict "
+    "again, without looking at the table."
 )
 Pieces = Sequence[tuple[str, str]]
-"""Texts, each with the style that it is shown in."""
+"""Texts, each with the style it is shown in."""
 _MAX_PIECE = 4 * MAX_TEXT
 _MAX_LOAD = 100
 _STYLES: dict[str, dict[str, Any]] = {
@@ -81,7 +82,7 @@ def atomic(configuration: Any, pieces: Pieces) -> Any:
 
 
 def prescription(pieces: Pieces) -> list[RenderedStringTemplateContent]:
-    """What is expected, as one block: lists of expectations make a point of each."""
+    """What is expected, as one block: a list of expectations turns each block into an item."""
     return [_block(pieces)]
 
 
@@ -96,7 +97,7 @@ def observed(result: Any) -> Any:
 
 
 def statement(result: Any) -> list[RenderedStringTemplateContent]:
-    """Why it failed, the worst rows, where the rest is, what else is to be known."""
+    """Why it failed, the worst rows, where the rest is, and other notes."""
     details = result.result.get("details")
     if details is None:
         raised = _exception(result.exception_info)
@@ -106,7 +107,7 @@ def statement(result: Any) -> list[RenderedStringTemplateContent]:
         worst = (f"{row_name(one['row'])} ({counted(one['violations'], 'violation')})" for one in details["worst_rows"])
         pieces.append(("plain", f"Worst rows: {'; '.join(worst)}"))
     if details.get("skipped_null_rows"):
-        pieces.append(("plain", f"Passed over because of a NULL: {counted(details['skipped_null_rows'], 'row')}"))
+        pieces.append(("plain", f"Skipped because of a NULL: {counted(details['skipped_null_rows'], 'row')}"))
     if details.get("violations"):
         pieces.append(("plain", f"Violations (Parquet): {plain(details['violations'], MAX_TEXT)}"))
     pieces += [("sentence", f"Note: {plain(note, MAX_TEXT)}") for note in details.get("notes") or ()]
@@ -114,12 +115,12 @@ def statement(result: Any) -> list[RenderedStringTemplateContent]:
 
 
 def packed(samples: Sequence[Mapping[str, Any]]) -> str:
-    """Examples as results keep them: as one text, since results sort names and are slow with much that is nested."""
+    """Examples as results keep them: as one text, because results sort names and are slow when deeply nested."""
     return json.dumps([{side: _listed(one) for side, one in sample.items() if one} for sample in samples])
 
 
 def examples(result: Any) -> list[RenderedTableContent] | None:
-    """The example violations: a line each, the two rows side by side, what differs in bold."""
+    """The example violations: one line each, the two rows side by side, differences in bold."""
     samples = json.loads((result.result.get("details") or {}).get("samples", "[]"))
     if not samples:
         return None
@@ -135,7 +136,7 @@ def examples(result: Any) -> list[RenderedTableContent] | None:
         for line, one in zip(table, samples, strict=True):
             first, *more = _row(one, side, columns)[: len(titles)]
             line += [_cell(first, parted=bool(line)), *map(_cell, more)]
-    about = ": the rows t and s of a violation side by side, what differs in bold" if len(sides) > 1 else ""
+    about = ": the rows t and s of a violation side by side, differences in bold" if len(sides) > 1 else ""
     title = _block([("plain", f"{counted(len(samples), 'example')}{about}")])
     return [RenderedTableContent(header=title, header_row=header, table=table, styling=_TABLE)]
 
@@ -146,7 +147,7 @@ def text_lines(results: Sequence[Any]) -> list[str]:
     for result in results:
         config, details = result.expectation_config, result.result.get("details")
         if details is not None:
-            name = config.kwargs.get("constraint") or config.kwargs.get("dependency") or "the run"
+            name = config.kwargs.get("constraint") or config.kwargs.get("dependency") or "the verdict"
             mark = "ok  " if result.success else "FAIL"
             lines.append(f"{mark} {plain(name, 60)}: {result.result['observed_value']}")
             if details["problem"]:
@@ -170,7 +171,7 @@ def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(sample: Mapping[str, Any], side: str, columns: Sequence[str]) -> list[tuple[str, str]]:
-    """One row of an example, and how many are like it; rows differ in what the rule reads, their keys always do."""
+    """One row of an example, and how many are like it; values that the rule reads may differ, keys always do."""
     row = sample.get(side, {"row": [], "values": [], "rows": 0})
     shown, read = dict([*row["row"], *row["values"]]), dict(row["values"])
     others = [dict(one["values"]) for one in sample.values()]
@@ -183,13 +184,13 @@ def _row(sample: Mapping[str, Any], side: str, columns: Sequence[str]) -> list[t
 
 
 def _cell(piece: tuple[str, str], *, parted: bool = False) -> RenderedStringTemplateContent:
-    """A name or value of an example; short ones stay on one line, and a stroke parts the second row from the first."""
+    """A name or value of an example; short ones stay on one line, and a border separates the two rows."""
     own = {"white-space": "nowrap"} if len(piece[1]) <= _MAX_UNBROKEN else {"min-width": "8em"}
     return _block([piece], own=own, cell=_PARTED if parted else None)
 
 
 def _named(pieces: Pieces) -> dict[str, tuple[str, str]]:
-    """The pieces that say something, each with a name that a template can refer to."""
+    """The pieces that are not empty, each with a name that a template can refer to."""
     return {f"{style}_{place}": (style, plain(text, _MAX_PIECE)) for place, (style, text) in enumerate(pieces) if text}
 
 
@@ -200,7 +201,7 @@ def _template(names: Iterable[str]) -> str:
 def _block(
     pieces: Pieces, *, own: Mapping[str, str] | None = None, cell: Mapping[str, str] | None = None
 ) -> RenderedStringTemplateContent:
-    """The pieces as Data Docs show them, with styles of the block's own and of the table's cell around it."""
+    """The pieces as Data Docs show them, with styles for the block and for the table cell around it."""
     shown = _named(pieces)
     return RenderedStringTemplateContent(
         string_template={

@@ -1,10 +1,10 @@
-"""What Great Expectations does at every run, and an export does otherwise.
+"""What Great Expectations does at every run, and an export does differently.
 
-It draws progress bars, which it has no switch for. And for the start page of Data Docs it reads every stored result
-whole, some ten milliseconds each, though the page needs only whether it passed. Both are taken back after the run;
-should a later version go another way, an export is slower or has progress bars, and nothing else.
+It draws progress bars, and has no switch for them. And for the start page of Data Docs it reads every stored result
+whole, some ten milliseconds each, though the page needs only whether it passed. Both are restored after the run;
+if a later version works differently, an export is slower or has progress bars, nothing worse.
 
-Where it cannot render a part of a page, it logs that and goes on. Here it is an error.
+When it cannot render part of a page, it logs that and goes on. Here that is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def running(context: AbstractDataContext) -> Iterator[None]:
     if failures.said:
         raise StateError(
             f"Great Expectations could not render a page of Data Docs: {' '.join(failures.said[0].split())[-500:]}",
-            hint="Nothing of this run was kept. All that it said about it is in the log.",
+            hint="Nothing of this run was kept. The log has the details.",
         )
 
 

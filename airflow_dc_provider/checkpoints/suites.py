@@ -1,7 +1,7 @@
 """The other way round: an existing suite's built-in expectations as a constraint file.
 
-Taken over is what the constraint language says exactly as the expectation does. All else is named with the reason, and
-stays with Great Expectations.
+It takes over what the constraint language says exactly as the expectation does. Everything else is named with the
+reason, and stays with Great Expectations.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SKIPPED = {
     "neither": "none",
     "never": "none",
 }
-"""Which rows an ``ignore_row_if`` passes over: those with any NULL in the columns, with nothing but NULL, or none."""
+"""Which rows an ``ignore_row_if`` skips: those with any NULL in the columns, with nothing but NULL, or none."""
 
 Rule = tuple[str, dict[str, Any]]
-"""A name for a constraint, and its entry but for what all expectations have."""
+"""A name for a constraint, and its entry without what all expectations have."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromSuite:
-    """A constraint file made of a suite, and what is not in it."""
+    """A constraint file made from a suite, and what is not in it."""
 
     document: Mapping[str, Any]
     """The constraint file as a mapping, as ``DcGateOperator(constraints=...)`` takes it."""
@@ -94,23 +94,23 @@ def _rule(expectation: Expectation, never_null: set[str]) -> Rule:
     """The constraint of an expectation."""
     make = _MAKERS.get(expectation.expectation_type)
     if make is None:
-        raise ConstraintError("the constraint language has no word for it.")
+        raise ConstraintError("the constraint language cannot express it.")
     for name, value in expectation.dict().items():
         if isinstance(value, dict) and "$PARAMETER" in value:
             raise ConstraintError(f"its {name} is known only when it runs ($PARAMETER).")
     if expectation.row_condition:
-        raise ConstraintError("it has a row_condition, and is about these rows alone.")
+        raise ConstraintError("it has a row_condition, and is only about those rows.")
     skipped = _skipped(expectation, never_null)
     if expectation.mostly != 1 and skipped != "none" and not never_null.issuperset(_columns(expectation)):
         raise ConstraintError(
-            "its mostly is a share of the rows without NULL, and max_violating_rows one of all rows.",
+            "its mostly is a share of the rows without NULL, max_violating_rows a share of all rows.",
             hint="Expect its columns to have no NULL.",
         )
     return make(expectation, skipped)
 
 
 def _skipped(expectation: Expectation, never_null: set[str]) -> str:
-    """Which rows Great Expectations passes over, as far as there can be such rows."""
+    """Which rows Great Expectations skips, as far as there can be such rows."""
     columns = set(_columns(expectation))
     skipped = _SKIPPED[getattr(expectation, "ignore_row_if", "any_value_is_missing")]
     if never_null >= columns:
@@ -162,8 +162,8 @@ def _between(expectation: Any, _: str) -> Rule:
 def _in_set(expectation: Any, _: str) -> Rule:
     if None in expectation.value_set:
         raise ConstraintError(
-            "its value_set has None, and on Spark every value is then in the set.",
-            hint="Take None out: rows with NULL pass all the same.",
+            "its value_set has None, which on Spark puts every value in the set.",
+            hint="Take None out: rows with NULL pass anyway.",
         )
     column = _of_row(expectation.column)
     body = " and ".join(f"{column} != {value}" for value in _set(expectation.value_set))
@@ -211,7 +211,7 @@ def _never_null(expectations: Iterable[Any]) -> set[str]:
 
 def _other_nulls(expectation: Any, better: str) -> ConstraintError:
     return ConstraintError(
-        f"its ignore_row_if is '{expectation.ignore_row_if}', and no constraint treats NULL so.",
+        f"its ignore_row_if is '{expectation.ignore_row_if}', and no constraint treats NULL that way.",
         hint=f"Expect its columns to have no NULL, or set ignore_row_if to '{better}'.",
     )
 
@@ -244,7 +244,7 @@ def _constant(value: Any) -> str:
         return print_value(Decimal(repr(float(value))))
     if isinstance(value, str | int) or (isinstance(value, Decimal) and value.is_finite()):
         return print_value(value)
-    raise ConstraintError(f"{value!r} is no constant.", hint="Constants are numbers, texts, true and false.")
+    raise ConstraintError(f"{value!r} is not a constant.", hint="Constants are numbers, texts, true and false.")
 
 
 def _of_row(column: str) -> str:
@@ -256,7 +256,7 @@ def _listed(column: str) -> str:
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
-    """A name that no other constraint has, whatever the case."""
+    """A name that no other constraint has, ignoring case."""
     plain = re.sub(r"[^\w.-]+", "_", name)[:150]
     known = {one.lower() for one in taken}
     number, free = 2, plain
@@ -275,5 +275,5 @@ def _shown(columns: Sequence[str]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """A text that can stand in a comment."""
+    """A text that fits in a comment."""
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))

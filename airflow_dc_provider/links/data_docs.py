@@ -19,5 +19,5 @@ class DataDocsLink(BaseOperatorLink):
     name = "Data Docs"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002
-        """The address that the task pushed; nothing before it ran."""
+        """The address that the task pushed; empty before it ran."""
         return XCom.get_value(ti_key=ti_key, key=DATA_DOCS) or ""

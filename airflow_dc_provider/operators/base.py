@@ -1,4 +1,4 @@
-"""What every task does to run a job of the engine: connection, exchange of documents, submission, clean end."""
+"""What every task does to run a job of the engine: connection, exchange of documents, submission, cleanup."""
 
 from __future__ import annotations
 
@@ -37,15 +37,14 @@ class DcSparkOperator(SparkSubmitOperator):
     """
     Run one job of the engine on a table's state.
 
-    Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
+    Also takes everything that ``SparkSubmitOperator`` takes, except the application and its arguments.
 
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem. They go to the
-        driver in a file that only this user can read and that the driver removes as soon as it has read it; from
-        there in Spark's tasks to the workers, which open the state themselves. No process has them in its arguments
-        or its environment.
-    :param max_wait_seconds: How long to go on trying while others commit to the same state first; with 0 it is
-        tried once.
+        driver in a file that only this user can read and that the driver removes once it has read it, and
+        from there in Spark's tasks to the workers, which open the state themselves. No process has them in its
+        arguments or its environment.
+    :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
     :param conn_id: The Spark connection.
     """
 
@@ -53,7 +52,7 @@ class DcSparkOperator(SparkSubmitOperator):
     answer: ClassVar[str] = "result"
     """What messages call the document that the job leaves."""
     mask: Sequence[str] = ()
-    # What the operator adds to; mypy does not see the parent's own.
+    # The operator adds to these; mypy does not see the parent's own.
     conf: dict[Any, Any] | None
     env_vars: dict[str, Any] | None
     py_files: str | None
@@ -70,7 +69,7 @@ class DcSparkOperator(SparkSubmitOperator):
         for own in _SET_BY_THE_OPERATOR:
             if kwargs.pop(own, None):
                 raise ValueError(f"{type(self).__name__} sets '{own}' itself: leave it out.")
-        # A driver found again by a retry would write its result where the first try looked for it.
+        # A driver that a retry reattached to would write its result where the first try looked for it.
         super().__init__(conn_id=conn_id, durable=False, **kwargs)
         self.state = state
         self.state_conn_id = state_conn_id
@@ -119,7 +118,7 @@ class DcSparkOperator(SparkSubmitOperator):
         except (AirflowException, RuntimeError) as error:
             failure = error
         except BaseException:
-            # A timeout, an interrupt: what was started must not go on behind the back of the next try.
+            # A timeout, an interrupt: what was started must not go on while the next try runs.
             self._end_spark()
             raise
         finally:
@@ -127,16 +126,16 @@ class DcSparkOperator(SparkSubmitOperator):
                 self._said.close()
             self.log.info("::endgroup::")
         if self._killed:
-            raise DcGateError("The task was killed, and spark-submit with all that it had started.")
+            raise DcGateError("The task was killed, and with it spark-submit and all that it had started.")
         return failure
 
     def _read(self, document: dict[str, Any] | None, failure: Exception | None) -> dict[str, Any]:
-        """The job's document, checked; its error, or what Spark said last, when there is none."""
+        """The job's document, checked; if there is none, raises its error or what Spark logged last."""
         from airflow_dc_provider.report import plain
         from dc_engine.verdict import SCHEMA_VERSION
 
         if document is None:
-            # Without its cause: that quotes spark-submit's last lines as they are.
+            # Without its cause, which quotes spark-submit's last lines as they are.
             raise no_answer(self.answer, failure, masked=bool(self.mask)) from None
         if error := document.get("error"):
             raise DcGateError.told(error.get("message", "The job failed."), error.get("hint", ""))
@@ -144,7 +143,7 @@ class DcSparkOperator(SparkSubmitOperator):
             raise DcGateError(
                 f"The job's {self.answer} has schema version {document.get('schema_version')!r}; "
                 f"this provider reads {SCHEMA_VERSION}.",
-                hint="Another engine ran than this provider's: look for another dc_engine in py_files.",
+                hint="An engine other than this provider's ran: look for another dc_engine in py_files.",
             )
         if failure is not None:
             said = _LEFT_OUT if self.mask else plain(str(failure), 500)
@@ -152,7 +151,7 @@ class DcSparkOperator(SparkSubmitOperator):
         return document
 
     def _prepare_spark(self, connection: Connection) -> None:
-        """Quiet settings, and for Spark on this machine an environment in which it starts, and fast."""
+        """Quiet settings, and for Spark on this machine an environment in which it starts, and starts fast."""
         from airflow_dc_provider.preflight import check_the_driver_is_here, is_local, local_environment
 
         settings = dict(SILENT if self.mask else QUIET)
@@ -190,7 +189,7 @@ class DcSparkOperator(SparkSubmitOperator):
         return hook
 
     def on_kill(self) -> None:
-        """End what was started, and leave nothing behind that the next try could meet."""
+        """End what was started, and leave nothing behind for the next try to stumble over."""
         self._killed = True
         try:
             self._end_spark()
@@ -201,7 +200,7 @@ class DcSparkOperator(SparkSubmitOperator):
                 self._run.remove()
 
     def _end_spark(self) -> None:
-        """End spark-submit, its driver and their workers here; on a cluster what the parent class ends there."""
+        """End spark-submit, its driver and their workers here; on a cluster, whatever the parent class ends."""
         from airflow_dc_provider.processes import end_descendants
 
         if self._hook is None:
@@ -220,7 +219,7 @@ class DcStateOperator(DcSparkOperator):
     """Run one action on a state as it is, without a load."""
 
     def run_action(self, context: Context, action: str, details: Mapping[str, Any]) -> dict[str, Any]:
-        """Submit the action, log what it says to people, and return the rest of its result."""
+        """Submit the action, log its text for people, and return the rest of its result."""
         from airflow_dc_provider.report import MAX_TEXT, plain
 
         try:
@@ -237,7 +236,7 @@ class DcStateOperator(DcSparkOperator):
 
 
 def no_answer(answer: str, failure: Exception | None, *, masked: bool = False) -> DcGateError:
-    """The error for a job that left nothing: what Spark said last, unless that may quote masked values."""
+    """The error for a job that left nothing: what Spark logged last, unless that may quote masked values."""
     from airflow_dc_provider.report import plain
 
     if failure is None:
@@ -248,7 +247,7 @@ def no_answer(answer: str, failure: Exception | None, *, masked: bool = False) -
     if masked:
         return DcGateError(
             f"spark-submit failed before the job could say why; {_LEFT_OUT}",
-            hint="Look into Spark's own logs, where it has some; or run the task once without mask where its log may "
+            hint="Look in Spark's own logs, if there are any; or run the task once without mask where its log may "
             "show values.",
         )
     lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
@@ -256,14 +255,14 @@ def no_answer(answer: str, failure: Exception | None, *, masked: bool = False) -
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse what an argument does not know."""
+    """Refuse a value that an argument does not have."""
     if value not in choices:
         hint = did_you_mean(str(value), choices)
         raise ValueError(f"{name} is {value!r}, and must be one of {tuple(choices)}. {hint}")
 
 
 def check_folder(name: str, value: Any) -> None:
-    """Refuse a relative path: it would be another, empty folder wherever a worker happens to start."""
+    """Refuse a relative path: it would be a different, empty folder wherever a worker happens to start."""
     if not isinstance(value, str) or not ("://" in value or Path(value).is_absolute()):
         raise RequestError(
             f"{name} is {value!r}, and must be an absolute path or a URI such as s3://bucket/{name}/tax."
@@ -271,7 +270,7 @@ def check_folder(name: str, value: Any) -> None:
 
 
 def load_name(value: Any) -> str | None:
-    """A rendered load_id, which may be a date or a number; the lack of one is no name."""
+    """A rendered load_id, which may be a date or a number; ``None`` stays ``None``."""
     return None if value is None else str(value)
 
 

@@ -1,4 +1,4 @@
-"""A gate's verdict for those who review quality in Great Expectations."""
+"""A gate's verdict, for those who review quality in Great Expectations."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class DcExportCheckpointOperator(BaseOperator):
     """
     Run the checkpoint ``dcgate.<table>`` over the stored verdict of a load, and update Data Docs for this run.
 
-    It reports what the gate decided and decides nothing itself: it succeeds also when the checkpoint does not pass.
-    With ``trigger_rule="all_done"`` behind a gate it runs whether that is green or red.
+    It reports what the gate decided and decides nothing itself: it succeeds even when the checkpoint does not pass.
+    With ``trigger_rule="all_done"`` behind a gate it runs whether the gate is green or red.
 
     :param state: The folder of the table's state. (templated)
-    :param load_id: The load whose verdict is exported; by default the id of the run, and the map index of a mapped
-        task. (templated)
-    :param context_folder: The folder of a Great Expectations file context, an absolute path or an fsspec URI; it is
-        made when there is none. (templated)
+    :param load_id: The load whose verdict is exported; by default the DAG run's id, with the map index of a
+        mapped task. (templated)
+    :param context_folder: The folder of a Great Expectations file context, an absolute path or an fsspec URI; made
+        when missing. (templated)
     :param docs_url: Where the folder of Data Docs' start page is served, for the link on the task. (templated)
     :param mask: Columns whose values must not be shown, besides those that the newest load of the state masks.
         (templated)
-    :param keep_runs: How many runs of the table the context keeps at most.
-    :param keep_days: For how many days it keeps a run at most.
+    :param keep_runs: The most checkpoint runs of the table that the context keeps.
+    :param keep_days: The most days that it keeps a checkpoint run.
     :param export_builtin: Write the rules that built-in expectations express without loss as the suite
         ``dcgate_builtin.<table>`` too.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
@@ -86,7 +86,7 @@ class DcExportCheckpointOperator(BaseOperator):
                 raise ValueError(f"{name} is {value!r}, and must be at least {least}, or None.")
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Export, say what the checkpoint found, and hand the page's address on."""
+        """Export, log what the checkpoint found, and push the page's address."""
         try:
             exported = self._export()
         except DcError as error:
@@ -94,7 +94,7 @@ class DcExportCheckpointOperator(BaseOperator):
         for line in exported.lines:
             self.log.info("%s", line)
         outcome = "passes" if exported.success else "does not pass"
-        again = "; it had been exported before, and if the gate failed just now it is an earlier attempt's"
+        again = "; it had been exported before, so if the gate failed just now this is an earlier attempt's verdict"
         again = again if exported.repeated else ""
         self.log.info("Checkpoint %s, run %s: %s%s.", exported.checkpoint, exported.run, outcome, again)
         page = page_address(exported.docs, exported.index, self.docs_url)
@@ -141,7 +141,7 @@ def page_address(page: str | None, index: str | None, docs_url: str | None) -> s
 def _exporter() -> Any:
     import logging
 
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it tells of every file that it reads
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # it logs every file that it reads
     try:
         from airflow_dc_provider.checkpoints.export import export_checkpoint
     except ModuleNotFoundError as error:

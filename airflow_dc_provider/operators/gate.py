@@ -1,4 +1,4 @@
-"""The gate: one task that applies a load to the table's state and lets the DAG go on, or not."""
+"""The gate: one task that applies a load to the table's state, and lets the DAG go on or not."""
 
 from __future__ import annotations
 
@@ -33,37 +33,36 @@ _LATER = ("skip", "ask")
 
 class DcGateOperator(DcSparkOperator):
     """
-    Check a load against the rules of its table and all rows loaded before; fail when it breaks one.
+    Check a load against the rules of its table and all rows loaded before; fail when it breaks a rule.
 
-    Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
+    Also takes everything that ``SparkSubmitOperator`` takes, except the application and its arguments.
 
-    :param constraints: The constraint file (a relative path starts at the DAG file's folder), or its content
+    :param constraints: The constraint file (a relative path starts in the DAG file's folder), or its content
         as a mapping. (templated)
     :param changes: Where the load's rows are: ``path`` (with ``format`` and ``options``), ``table`` or
         ``sql``, and ``where``. (templated)
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
-    :param load_id: The load's name for ever. The same name with the same rows gives the stored verdict, with
-        other rows it replaces the earlier attempt. By default the id of the run, and the map index of a mapped
-        task; of mapped gates no two may have the same for one state. (templated)
-    :param on_violation: ``fail`` closes the gate on a broken rule of severity error, ``warn`` only says so.
-    :param table: Where the whole table is as it was before this load, in the form of ``changes``: needed once
-        when a rule is added that reads columns which the state does not have. (templated)
+    :param load_id: The load's permanent name. The same name with the same rows gives the stored verdict, with
+        other rows it replaces the earlier attempt. By default the DAG run's id, with the map index of a mapped
+        task; no two mapped gates may share one for the same state. (templated)
+    :param on_violation: ``fail`` closes the gate on a broken rule of severity error, ``warn`` only reports it.
+    :param table: Where the whole table is, as it was before this load, in the form of ``changes``: needed once,
+        when a new rule reads columns that the state does not have. (templated)
     :param rejected_load: ``keep``: the rows of a load that fails are in the table, so they stay in the state.
         ``discard``: they never reach the table, so the state is left as it was.
-    :param missing_deletes: ``error`` or ``ignore`` deletes of rows that are not there.
-    :param duplicate_keys: ``error``, or ``replace``: an insert of a key that is there replaces its row.
+    :param missing_deletes: What to do with deletes of rows that are not there: ``error`` or ``ignore``.
+    :param duplicate_keys: ``error``, or ``replace``: an insert of a key that is present replaces its row.
     :param quarantine: A folder for the load's violating rows and the clean rest, as two Parquet folders.
         (templated)
-    :param engine: Where the load is worked on: ``spark``: by Spark's workers; ``local``: in Spark's driver;
+    :param engine: Where the load is processed: ``spark``: by Spark's workers; ``local``: in Spark's driver;
         ``auto``: in the driver when it is small.
-    :param max_wait_seconds: How long to go on trying while others commit to the same state first; with 0 it is
-        tried once.
+    :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.
-    :param max_listed: How many violations a rule and load are listed at most; counts are always exact.
-    :param max_samples: How many examples a rule are in the verdict at most.
+    :param max_listed: The most violations to list, per rule and load; counts are always exact.
+    :param max_samples: The most examples in the verdict, per rule.
     :param mask: Columns whose values must not appear in verdict, samples and logs. (templated)
-    :param retry_on_violation: Let Airflow retry a closed gate: something else may mend the data meanwhile.
+    :param retry_on_violation: Let Airflow retry a closed gate: something else may fix the data meanwhile.
     """
 
     template_fields: Sequence[str] = (
@@ -117,13 +116,13 @@ class DcGateOperator(DcSparkOperator):
         self._check_what_is_known()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Submit the job, say what it found, and raise when the gate is closed."""
+        """Submit the job, log what it found, and raise when the gate is closed."""
         from airflow_dc_provider.report import summary, verdict_lines, violation_message, warning_message
         from dc_engine.verdict import Verdict, masked
 
         request = self._request(context)
         document = self.run_job(context, request.to_dict(), job="apply_load")
-        # A stored verdict may be of a time when less was masked.
+        # A stored verdict may be from a time when less was masked.
         verdict = masked(Verdict.from_dict(document), request.mask)
         result = summary(verdict, request.state)
         # Before anything is raised: a failed task keeps what it has pushed.
@@ -148,14 +147,14 @@ class DcGateOperator(DcSparkOperator):
         from airflow_dc_provider.operators.partial import GatePartial
 
         made = super().partial(**kwargs)
-        made._expand_called = True  # what is expanded is the one below
+        made._expand_called = True  # the one below is expanded instead
         return GatePartial(operator_class=cls, kwargs=made.kwargs, params=made.params)
 
     def _request(self, context: Context) -> Request:
-        """The request, once all is rendered; constraints go by value, so Spark needs no constraint file."""
+        """The request, once everything is rendered; constraints go by value, so Spark needs no constraint file."""
         try:
             if self.has_dag():
-                # As the DAG file has it: this one is rendered.
+                # As written in the DAG file: this task's own is rendered.
                 check_mapping(self.dag.get_task(self.task_id), lambda value: value.resolve(context))
             check_folder("state", self.state)
             if self.quarantine is not None:
@@ -190,7 +189,7 @@ class DcGateOperator(DcSparkOperator):
         return str(folder / self.constraints)
 
     def _check_what_is_known(self) -> None:
-        """At DAG parse: refuse what cannot become right by rendering."""
+        """At DAG parse: refuse what rendering cannot make right."""
         check_on_violation(self.on_violation)
         check_mapping(self)
         if self.quarantine is not None and not is_open(self.quarantine):
@@ -214,7 +213,7 @@ def closes(verdict: Verdict, on_violation: str) -> bool:
 
 
 def check_on_violation(value: str) -> None:
-    """Refuse what the gate does not know."""
+    """Refuse a value that the gate does not have."""
     if value in _LATER:
         raise ValueError(f"on_violation='{value}' comes in a later version; today it is one of {_ON_VIOLATION}.")
     check_choice("on_violation", value, _ON_VIOLATION)

@@ -1,4 +1,4 @@
-"""Looking after a table's state: smaller, checked, mended, described."""
+"""Maintain a table's state: compact, clean up, check, rebuild, describe."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ _MAX_PROBLEMS = 40
 
 class DcMaintainOperator(DcStateOperator):
     """
-    Look after a table's state.
+    Maintain a table's state.
 
-    Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
+    Also takes everything that ``SparkSubmitOperator`` takes, except the application and its arguments.
 
     :param action: ``compact`` (fewer, larger files), ``vacuum`` (remove what no kept snapshot needs), ``verify``
-        (check every file, the violations, and against ``table`` the rows; fails when the state is not sound),
-        ``rebuild`` (make the indexes anew) or ``describe``.
+        (check every file, the violations, and with ``table`` the rows; fails when the state is not sound),
+        ``rebuild`` (make new indexes) or ``describe``.
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param table: Where the whole table is, in the form of a gate's ``changes``; for ``verify`` and ``rebuild``.
         (templated)
-    :param totals: Whether ``verify`` counts all violations anew, which takes about as long as checking the whole
-        table as one load; without it only files and rows are checked.
+    :param totals: Whether ``verify`` recounts all violations, which takes about as long as checking
+        the whole table as one load; without it only files and rows are checked.
     :param keep_snapshots: How many snapshots ``vacuum`` keeps.
-    :param grace_hours: How old a file must be for ``vacuum`` to remove it: a younger one may be of a running load.
-    :param max_wait_seconds: How long to go on trying while others commit to the same state first; with 0 it is
-        tried once.
+    :param grace_hours: How old a file must be for ``vacuum`` to remove it: a younger one may be a running load's.
+    :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.
     """
@@ -70,7 +69,7 @@ class DcMaintainOperator(DcStateOperator):
             raise ValueError(f"grace_hours is {grace_hours!r}, and must be a number of at least 0.")
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do it, and fail when a verified state is not sound."""
+        """Run the action, and fail when a verified state is not sound."""
         result = self.run_action(context, self.action, self._details())
         if result.get("sound", True):
             return result
@@ -89,7 +88,8 @@ class DcMaintainOperator(DcStateOperator):
 
 def unsound(state: str, problems: Sequence[str]) -> str:
     """What is wrong with a state, and what to do about it."""
-    from airflow_dc_provider.report import MAX_TEXT, counted, plain
+    from airflow_dc_provider.report import MAX_TEXT, plain
+    from dc_engine.errors import counted
 
     rest = len(problems) - _MAX_PROBLEMS
     return "\n".join(
@@ -97,6 +97,6 @@ def unsound(state: str, problems: Sequence[str]) -> str:
             f"The state {plain(state, MAX_TEXT)} is not sound: {counted(len(problems), 'problem')}.",
             *(f"  - {plain(problem, MAX_TEXT)}" for problem in problems[:_MAX_PROBLEMS]),
             *([f"  - and {counted(rest, 'more problem')}, all of them in XCom"] if rest > 0 else []),
-            "What to do: DcMaintainOperator(action='rebuild', ...) makes the indexes anew, with table= from the table.",
+            "What to do: DcMaintainOperator(action='rebuild', ...) makes new indexes, with table= from the table.",
         ]
     )

@@ -16,12 +16,11 @@ class DcRetractLoadOperator(DcStateOperator):
     """
     Take a load out of the state: what remains is the state of a history without it.
 
-    Everything that ``SparkSubmitOperator`` takes is taken too, except the application and its arguments.
+    Also takes everything that ``SparkSubmitOperator`` takes, except the application and its arguments.
 
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param load_id: The load to take out. (templated)
-    :param max_wait_seconds: How long to go on trying while others commit to the same state first; with 0 it is
-        tried once.
+    :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.
     """

@@ -1,4 +1,4 @@
-"""Apply one load: check it against every row that is there, commit the new state, answer with a verdict.
+"""Apply one load: check it against every row already there, commit the new state, answer with a verdict.
 
 ``apply_load(spark, request)`` is the function; as an application: ``spark-submit apply_load.py --request load.json``.
 Read it top to bottom: prepare, advance, judge, commit.
@@ -19,7 +19,7 @@ from dc_engine.changing import Advanced, advanced, caught_up, retracted
 from dc_engine.compacting import compacted
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
-from dc_engine.errors import ChangesError
+from dc_engine.errors import ChangesError, counted
 from dc_engine.history.change import Change
 from dc_engine.history.replay import rewrite
 from dc_engine.history.resolving import resolved
@@ -91,7 +91,7 @@ class _Application:
     # advance
 
     def _check(self, prepared: Prepared) -> tuple[Verdict, Snapshot]:
-        """Find what the load does to all that is kept up, judge it, and make the snapshot that is to be committed."""
+        """Find what the load does to everything maintained, judge it, and make the snapshot to commit."""
         things = everything(prepared.plan, prepared.rules, self.request)
         notes = [note for one in things for note in one.news(prepared.before)]
         for note in notes:
@@ -125,7 +125,7 @@ class _Application:
         return caught_up(self.ground, with_columns(self.ground, before, plan, prepared.rules, staged, table), things)
 
     def _change(self, base: Snapshot, prepared: Prepared) -> Change:
-        """What the load does to the rows of the state: its deletes have found their rows, or it is refused."""
+        """What the load does to the rows of the state: its deletes find their rows, or it is refused."""
         request, plan, attempt = self.request, prepared.plan, prepared.attempt
         if prepared.older is not None:
             change = rewrite(self.storage, base, plan, prepared.older, attempt, request.mask)
@@ -134,10 +134,10 @@ class _Application:
         self.drafts += [*change.lines, *change.scratch]
         if change.missing and request.missing_deletes == "error":
             raise ChangesError(
-                f"Load '{request.load_id}' deletes {change.missing:,} rows that are not there as given, for instance "
+                f"Load '{request.load_id}' deletes {counted(change.missing, 'row')} not there as given, for instance "
                 f"{named(change.named, request.mask)}.",
                 hint="A load deletes before it inserts: reduce a change feed over several versions to its net changes. "
-                "To pass over such deletes set missing_deletes to 'ignore'.",
+                "To ignore such deletes, set missing_deletes to 'ignore'.",
             )
         return change
 
@@ -188,7 +188,7 @@ class _Application:
         self, verdict: Verdict, prepared: Prepared, things: Sequence[Maintained], base: Snapshot, done: Advanced
     ) -> tuple[Verdict, Snapshot]:
         """The verdict of a rejected load, and the state without the load."""
-        log.info("load %s is rejected and discarded: the state stays as it was without it", verdict.load_id)
+        log.info("load %s is rejected and discarded: the state stays as it was", verdict.load_id)
         current, before = prepared.current, prepared.before
         changed = before.files != current.files
         if prepared.older is not None:
@@ -206,7 +206,7 @@ class _Application:
     # commit
 
     def _stored_load(self, verdict: Verdict, prepared: Prepared, done: Advanced, change: Change | None) -> Load:
-        """Write the verdict, and say in which load it belongs; without a change it is discarded."""
+        """Write the verdict, and return the record of its load; without a change the load is discarded."""
         document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
         number, request = verdict.snapshot, self.request
         stored = self.storage.write(f"{FileKind.VERDICT.folder}/{number:020d}-{uuid.uuid4().hex}.json", document)

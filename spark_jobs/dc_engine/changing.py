@@ -21,11 +21,11 @@ from dc_engine.state.snapshots import Snapshot, advance, with_loads, without_loa
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What a change did: to each thing that is kept up, and the state that it leaves."""
+    """What a change did to each maintained thing, and the state that it leaves."""
 
     kept: Sequence[Kept]
     after: Snapshot
-    """Rows, files, facts and records of loads as they are then; it is not a snapshot of its own yet."""
+    """Rows, files, facts and records of loads after the change; not yet a snapshot of its own."""
 
     @property
     def listed(self) -> list[DataFile]:
@@ -34,7 +34,7 @@ class Advanced:
 
 
 def caught_up(ground: Ground, base: Snapshot, things: Sequence[Maintained]) -> Snapshot:
-    """The snapshot with all that is to be kept up."""
+    """The snapshot with everything that is to be maintained."""
     for one in things:
         base = one.caught_up(ground, base)
     return base
@@ -48,9 +48,9 @@ def advanced(
     *,
     gone: Load | None = None,
 ) -> Advanced:
-    """Let a change happen: what it does to all that is kept up, and the files that it adds and takes away.
+    """Make a change: what it does to everything maintained, and the files that it adds and takes away.
 
-    ``gone`` is a load that it takes out of the history; what it writes then belongs to no load alone.
+    ``gone`` is a load that it takes out of the history; what it then writes belongs to no single load.
     """
     owner = 0 if gone else base.number + 1
     ground.drafts.extend([*change.lines, *change.scratch])

@@ -1,4 +1,4 @@
-"""Fewer, larger files: runs of indexes, rows, deletes and bitmaps of dead rows, merged when there are many.
+"""Fewer, larger files: index runs, rows, deletes and bitmaps of dead rows are merged when there are many.
 
 What the newest load wrote stays apart, so that it can be taken out again at no cost.
 """
@@ -19,7 +19,7 @@ from dc_engine.state.snapshots import Snapshot
 def compacted(
     ground: Ground, snapshot: Snapshot, things: Sequence[Maintained], *, everything: bool = False
 ) -> Snapshot:
-    """The snapshot with merged files: those of which there are too many, or all."""
+    """The snapshot with merged files: kinds of which there are too many, or all."""
     settled = [file for file in snapshot.files if file.load != snapshot.last_change or not file.load]
     merges = [merge for one in things for merge in one.merges(settled, everything=everything)]
     merges += _merges_of_rows(settled, everything=everything)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.printer import formula
+from dc_engine.errors import counted
 from dc_engine.maintained.continuity import total_violations
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
@@ -59,10 +60,10 @@ def _sizes(files: list[DataFile]) -> dict[str, dict[str, int]]:
 
 
 def _lines(facts: dict[str, Any], table: str) -> list[str]:
-    shown = facts["loads"][-_MOST_LOADS:]
+    shown, loads = facts["loads"][-_MOST_LOADS:], len(facts["loads"])
     lines = [
-        f"Table {table}: {facts['rows']:,} rows, snapshot {facts['snapshot']} of {facts['created_at']} "
-        f"({facts['last_action']}), {len(facts['snapshots']):,} snapshots kept",
+        f"Table {table}: {counted(facts['rows'], 'row')}, snapshot {facts['snapshot']} of {facts['created_at']} "
+        f"({facts['last_action']}), {counted(len(facts['snapshots']), 'snapshot')} kept",
         f"in {facts['state']}",
         "",
         "violations  constraint",
@@ -71,7 +72,7 @@ def _lines(facts: dict[str, Any], table: str) -> list[str]:
         "     files         bytes  kind",
         *(f"{one['files']:>10,}  {one['bytes']:>12,}  {kind}" for kind, one in facts["files"].items()),
         "",
-        f"{len(facts['loads']):,} loads" + (f", the last {len(shown)}:" if len(shown) < len(facts["loads"]) else ":"),
+        counted(loads, "load") + (f", the last {len(shown)}:" if len(shown) < loads else ":"),
         "  inserted   deleted  load",
     ]
     for one in shown:

@@ -47,11 +47,11 @@ class StateError(DcError):
 
 
 class ConflictError(StateError):
-    """Another writer committed first: what was to be committed certainly was not."""
+    """Another writer committed first: this commit certainly did not happen."""
 
 
 class NoSpaceError(StateError):
-    """A file certainly was not written, because there is no space for it."""
+    """A file was certainly not written, because there is no space for it."""
 
 
 class UnfitStoreError(StateError):
@@ -59,24 +59,24 @@ class UnfitStoreError(StateError):
 
 
 def clipped(message: str) -> str:
-    """A message that people can read, although it repeats what somebody gave."""
+    """A message of readable length, although it repeats what somebody gave."""
     return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}... (cut here)."
 
 
 class UnexpectedError(DcError):
-    """Something that was not foreseen, in words that show no value of a masked column."""
+    """An unforeseen error, in words that show no value of a masked column."""
 
 
 def escaped(text: str) -> str:
-    """A text on one line, with what does not print escaped: quoted in a log, it cannot forge a line of it."""
+    """A text on one line, unprintable characters escaped: quoted in a log, it cannot forge a line."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
-def counted(number: int, thing: str) -> str:
-    """``1 row``, ``2,000 rows``."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+def counted(number: int, thing: str, things: str = "") -> str:
+    """``1 row``, ``2,000 rows``; ``things`` is an irregular plural."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def did_you_mean(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:

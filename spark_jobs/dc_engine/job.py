@@ -33,7 +33,7 @@ class Clock:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time one step, and say in the log that it is done."""
+        """Time one step, and log that it is done."""
         begun = time.monotonic()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + round(time.monotonic() - begun, 3)
@@ -56,12 +56,12 @@ class OneLine(logging.Formatter):
 def run(
     job: str, parser: argparse.ArgumentParser, arguments: list[str] | None, act: Callable[[Any, State], dict[str, Any]]
 ) -> int:
-    """Run a job: ``act`` takes the options and what is known of the state's filesystem, and returns the result."""
+    """Run a job: ``act`` takes the options and how to reach the state's filesystem, and returns the result."""
     parser.add_argument("--result", help="path or URI for the result or the error document; else standard output")
     parser.add_argument(
         "--state-options",
         metavar="FILE",
-        help="file with the fsspec options of the state's filesystem, a JSON object; it is read once and removed",
+        help="file with the fsspec options of the state's filesystem, a JSON object; read once and removed",
     )
     options = parser.parse_args(arguments)
     _part_stderr_from_stdout()
@@ -107,7 +107,7 @@ class State:
             return json.loads(text)
         except RecursionError:
             raise RequestError(f"The request {source} is nested too deeply.", hint=_REQUEST_HINT) from None
-        except ValueError as error:  # also of a number that has thousands of digits
+        except ValueError as error:  # also for a number of thousands of digits
             raise RequestError(f"The request {source} is not JSON: {error}.", hint=_REQUEST_HINT) from error
 
     def _open(self, source: str, mode: str) -> str:
@@ -128,7 +128,7 @@ class State:
 
 
 def _state_options(path: str | None) -> dict[str, Any]:
-    """The options of the state's filesystem; their file goes at once, so that only this process has them."""
+    """The options of the state's filesystem; their file is removed at once, so that only this process has them."""
     if path is None:
         return {}
     try:
@@ -162,7 +162,7 @@ def _answer(document: Mapping[str, Any], result: str | None, state: State) -> No
 
 
 def _part_stderr_from_stdout() -> None:
-    """``spark-submit`` joins a Python driver's two streams into its standard output: give stderr its place back.
+    """``spark-submit`` joins a Python driver's two streams into its standard output: separate stderr again.
 
     Where that is not possible (no /proc, or a stderr that cannot be opened again) the log stays on standard output.
     """

@@ -1,4 +1,4 @@
-"""Look after a state: take a load out, merge runs, remove what nobody needs, check, build anew, describe.
+"""Maintain a state: take a load out, merge files, remove what nobody needs, check, rebuild, describe.
 
 ``maintain(spark, action, request)`` is the function; as an application: ``maintain.py ACTION --state FOLDER``, or
 ``spark-submit maintain.py ACTION --request request.json``. No action can lose a load that was committed: whatever
@@ -19,7 +19,7 @@ from dc_engine.compacting import compacted
 from dc_engine.describing import describe
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
-from dc_engine.errors import ConflictError, RequestError, StateError, did_you_mean
+from dc_engine.errors import ConflictError, RequestError, StateError, counted, did_you_mean
 from dc_engine.job import State, run
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.continuity import total_violations
@@ -50,7 +50,7 @@ class Maintenance:
     grace_hours: float = 24
     totals: bool = True
     max_wait_seconds: float = MAX_WAIT_SECONDS
-    """How long to go on trying while others commit first."""
+    """How long to keep trying while others commit first."""
 
     @classmethod
     def from_mapping(cls, action: str, document: Mapping[str, Any]) -> Maintenance:
@@ -130,19 +130,19 @@ def _retract(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
         ground.drafts.commit(storage, snapshot)
     before, after = total_violations(current), total_violations(snapshot)
     totals = ", ".join(f"{name} {count:,}" for name, count in after.items())
-    rows = f"{current.rows:,} -> {snapshot.rows:,} rows"
+    rows = f"{current.rows:,} -> {counted(snapshot.rows, 'row')}"
     return {
         "snapshot": snapshot.number,
         "load_id": load.load_id,
         "rows": {"before": current.rows, "total": snapshot.rows},
         "total_violations": after,
         "removed_violations": {name: count - after.get(name, 0) for name, count in before.items()},
-        "text": f"Load {load.load_id} is taken out: {rows}; snapshot {snapshot.number}; violations now: {totals}",
+        "text": f"Load {load.load_id} was taken out: {rows}; snapshot {snapshot.number}; violations now: {totals}",
     }
 
 
 def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, Any] | None:
-    """The same answer again, when taking this load out was the last thing that happened: a task that is tried again."""
+    """The same answer again, when taking this load out was the last thing that happened: a retried task."""
     number = current.last_change
     if number not in snapshot_numbers(storage):
         return None
@@ -155,7 +155,7 @@ def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, A
         "rows": {"before": current.rows, "total": current.rows},
         "total_violations": total_violations(current),
         "removed_violations": dict.fromkeys(total_violations(current), 0),
-        "text": f"Load {load_id} was taken out before, with snapshot {number}: nothing to do",
+        "text": f"Load {load_id} was already taken out, by snapshot {number}: nothing to do",
     }
 
 
@@ -168,7 +168,7 @@ def _compact(engine: Engine, storage: Storage, current: Snapshot, _: Maintenance
         if merged.files != current.files:
             number += 1
             ground.drafts.commit(storage, advance(current, merged, Action.COMPACT, changed=False))
-    text = f"{before:,} files became {after:,}; snapshot {number}"
+    text = f"{counted(before, 'file')} became {after:,}; snapshot {number}"
     return {"snapshot": number, "files_before": before, "files": after, "text": text}
 
 
@@ -176,8 +176,9 @@ def _vacuum(_: Engine, storage: Storage, current: Snapshot, asked: Maintenance) 
     grace = timedelta(hours=asked.grace_hours)
     done = vacuum(storage, current, keep=int(asked.keep_snapshots), before=datetime.now(UTC) - grace)
     text = (
-        f"{len(done.files):,} files of {done.bytes:,} bytes removed, {done.snapshots:,} old snapshots among them; "
-        f"{done.young:,} that nobody needs are younger than {asked.grace_hours:g} hours and stay"
+        f"removed {counted(len(done.files), 'file')} ({counted(done.bytes, 'byte')}), "
+        f"{counted(done.snapshots, 'old snapshot')} among them; left {counted(done.young, 'unneeded file')} "
+        f"younger than {asked.grace_hours:g} h"
     )
     return {
         "snapshot": done.snapshot,
@@ -194,10 +195,11 @@ def _verify(engine: Engine, storage: Storage, current: Snapshot, asked: Maintena
     if checked.problems and _overtaken(storage, current):
         raise ConflictError(
             f"Snapshot {current.number} of {storage.uri} was followed by another while it was checked, and a vacuum "
-            "may have taken away its files.",
+            "may have removed its files.",
             hint="Run it again.",
         )
-    lines = [f"Snapshot {current.number}: {checked.files:,} files, {checked.bytes:,} bytes, {checked.checks:,} checks"]
+    counts = (counted(checked.files, "file"), counted(checked.bytes, "byte"), counted(checked.checks, "check"))
+    lines = [f"Snapshot {current.number}: {', '.join(counts)}"]
     lines += [f"PROBLEM: {problem}" for problem in checked.problems] or ["sound"]
     return {
         "snapshot": current.number,
@@ -217,7 +219,8 @@ def _rebuild(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
     source = asked.table or "the rows in the state"
     after = total_violations(snapshot)
     totals = ", ".join(f"{name} {count:,}" for name, count in after.items())
-    text = f"Built anew from {source}: {snapshot.rows:,} rows; snapshot {snapshot.number}; violations: {totals}"
+    rows = counted(snapshot.rows, "row")
+    text = f"Rebuilt from {source}: {rows}; snapshot {snapshot.number}; violations: {totals}"
     return {
         "snapshot": snapshot.number,
         "rows": {"before": current.rows, "total": snapshot.rows},
@@ -232,7 +235,7 @@ def _describe(_: Engine, storage: Storage, current: Snapshot, __: Maintenance) -
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What can be asked for, and what it takes besides the state."""
+    """An action, and what it takes besides the state."""
 
     act: Callable[[Engine, Storage, Snapshot, Maintenance], dict[str, Any]]
     about: str
@@ -242,32 +245,32 @@ class Deed:
 
 
 ACTIONS: dict[str, Deed] = {
-    "retract": Deed(_retract, "take a load out again, as if it had never been", ("load_id",)),
+    "retract": Deed(_retract, "take a load out again, as if it had never been there", ("load_id",)),
     "compact": Deed(_compact, "merge the files of indexes, rows and deletes"),
     "vacuum": Deed(_vacuum, "remove files that no kept snapshot needs", ("keep_snapshots", "grace_hours")),
     "verify": Deed(
         _verify,
-        "check every file of the current snapshot, and count its violations anew",
+        "check every file of the current snapshot, and recount its violations",
         ("table", "totals"),
         changes=False,
     ),
-    "rebuild": Deed(_rebuild, "build the indexes anew, from the rows in the state or from the table", ("table",)),
-    "describe": Deed(_describe, "say what is in a state", changes=False),
+    "rebuild": Deed(_rebuild, "rebuild the indexes, from the rows in the state or from the table", ("table",)),
+    "describe": Deed(_describe, "show what is in a state", changes=False),
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The application: an action and its request in, what was done (or an error document) out."""
-    parser = argparse.ArgumentParser(description="Look after a state.", formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description="Maintain a state.", formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("action", choices=ACTIONS, help="\n".join(f"{name}: {a.about}" for name, a in ACTIONS.items()))
     parser.add_argument("--request", help="path or URI of the request document, or - for standard input")
-    parser.add_argument("--state", help="the folder of the state, in place of a request")
+    parser.add_argument("--state", help="the folder of the state, instead of a request")
     parser.add_argument("--load-id", help="the load to retract")
     parser.add_argument("--keep-snapshots", type=int, help="how many of the newest snapshots vacuum keeps (10)")
-    parser.add_argument("--grace-hours", type=float, help="vacuum leaves files that are younger than this (24)")
-    parser.add_argument("--max-wait-seconds", type=float, help="how long to go on while others commit first (3600)")
+    parser.add_argument("--grace-hours", type=float, help="vacuum leaves files younger than this (24)")
+    parser.add_argument("--max-wait-seconds", type=float, help="how long to try while others commit first (3600)")
     parser.add_argument("--table", help="the table as a Parquet folder, for verify and rebuild")
-    parser.add_argument("--no-totals", action="store_true", help="verify does not count the violations anew")
+    parser.add_argument("--no-totals", action="store_true", help="verify does not recount the violations")
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON, not as text")
 
     def act(options: argparse.Namespace, state: State) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What errors may say when columns are masked: Spark and Arrow quote values, so only the error's kind is kept."""
+"""What errors may say when columns are masked: Spark and Arrow quote values, so only the kind of error is kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dc_engine.errors import DcError, UnexpectedError
 
-_LEFT_OUT = "what it says is left out, because it may quote values of masked columns"
+_LEFT_OUT = "its text is left out, because it may quote values of masked columns"
 
 
 def told(error: Exception, mask: Collection[str] = ()) -> str:
@@ -27,7 +27,7 @@ def _kind(error: Exception) -> str:
 
 @contextlib.contextmanager
 def without_values(mask: Collection[str]) -> Iterator[None]:
-    """With a mask, let an unexpected error say where it happened, and nothing that it may have read."""
+    """With a mask, let an unexpected error say where it happened, but no value that it may have read."""
     try:
         yield
     except DcError:

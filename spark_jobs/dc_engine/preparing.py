@@ -1,4 +1,4 @@
-"""The first part of a load: its rows are read, held against what was applied before, and staged."""
+"""The first part of a load: its rows are read, compared with what was applied before, and staged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan, make_plan, with_zones
 from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
 from dc_engine.engines.base import Source, Staging
-from dc_engine.errors import DcError
+from dc_engine.errors import DcError, counted
 from dc_engine.history.change import Attempt
 from dc_engine.history.replay import needs_replay
 from dc_engine.history.retract import is_newest, without_newest
@@ -30,15 +30,15 @@ log = logging.getLogger("airflow_dc_provider.apply_load")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A load that is staged, and the state that it comes to."""
+    """A staged load, and the state that it meets."""
 
     current: Snapshot
     applied: Load | None
     """An earlier attempt of it."""
     before: Snapshot
-    """The state without that attempt, if it stands apart."""
+    """The state without that attempt, if the attempt's files are its own."""
     older: Load | None
-    """The attempt, if it does not, and is still in that state."""
+    """The attempt, if they are not and it is still in that state."""
     rows: Source
     rules: ConstraintSet
     attempt: Attempt
@@ -51,12 +51,12 @@ class Prepared:
 
     @property
     def in_force(self) -> dict[str, Any]:
-        """What a snapshot says of the constraints and columns that are in force with it."""
+        """What a snapshot says about the constraints and columns in force."""
         return {"constraints": to_mapping(self.rules), "schema": self.plan.schema}
 
 
 def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
-    """Read the changes and stage them; the stored verdict when they were applied before."""
+    """Read the changes and stage them; returns the stored verdict if they were applied before."""
     engine, storage = ground.engine, ground.storage
     rules = load_constraints(request.constraints)
     current = read_current(storage) or Snapshot(number=0, parent=None, table=rules.table)
@@ -79,8 +79,8 @@ def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
         return _stored_verdict(ground, request, applied)
     if staged.inserted:
         check_columns(rules, types, source=f"the changes ({request.changes})")
-    counts = (staged.inserted, staged.deleted, current.rows)
-    log.info("load %s: %s rows inserted, %s deleted, on %s rows that are there", request.load_id, *counts)
+    counts = (counted(staged.inserted, "row"), staged.deleted, counted(current.rows, "row"))
+    log.info("load %s: %s inserted, %s deleted, on top of %s", request.load_id, *counts)
     before, older = _without_attempt(ground, current, applied)
     attempt = Attempt(request.load_id, current.number + 1, staged, request.missing_deletes, request.duplicate_keys)
     if recognises(current) or _deletes(ground, before, older, attempt, plan):
@@ -91,7 +91,7 @@ def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
 def _plan(
     ground: Ground, request: Request, rules: ConstraintSet, current: Snapshot, types: Mapping[str, str]
 ) -> tuple[ConstraintSet, Plan]:
-    """The rules as they mean it in this session, and what to do with the load."""
+    """The rules as this session reads them, and the plan for the load."""
     schema = _schema(rules, current, types)
     settled = with_zones(rules, schema, ground.engine.instant)
     check_columns(settled, schema, source=f"the changes ({request.changes})")
@@ -109,17 +109,17 @@ def _schema(rules: ConstraintSet, snapshot: Snapshot, types: Mapping[str, str]) 
 
 
 def _without_attempt(ground: Ground, current: Snapshot, applied: Load | None) -> tuple[Snapshot, Load | None]:
-    """The snapshot to start from, and an earlier attempt that is still in it because it does not stand apart."""
+    """The snapshot to start from, and an earlier attempt that is still in it because it shares files."""
     before, older = current, None
     if applied is not None:
-        log.info("load %s was applied before with other changes: that attempt is replaced", applied.load_id)
+        log.info("load %s was applied before with other changes: replacing that attempt", applied.load_id)
         if applied.discarded:
             before = without_load(current, applied)
         elif is_newest(ground.storage, current, applied):
             before = without_newest(current, applied)
         else:
             older = applied
-    if not before.rows:  # what its runs add and take away comes to nothing, perhaps in types of other days
+    if not before.rows:  # what its runs add and take away cancels out, perhaps in outdated types
         before = replace(before, files=[one for one in before.files if not one.kind.derived])
     return before, older
 
@@ -129,7 +129,7 @@ def _deletes(ground: Ground, before: Snapshot, older: Load | None, attempt: Atte
     if older is None:
         return attempt.staged.deleted > 0
     later = before.loads(ground.storage).since(older.place + 1)
-    # rows that are written anew with columns of the table do not stand apart any more
+    # rows rewritten with columns of the table are no longer in files of their own
     return bool(set(plan.columns) - set(before.schema)) or needs_replay(older, later, attempt)
 
 

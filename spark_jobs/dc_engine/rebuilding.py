@@ -1,4 +1,4 @@
-"""Build all that is kept up anew: from the rows in the state, or from the table itself."""
+"""Rebuild everything maintained: from the rows in the state, or from the table itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dc_engine.state.snapshots import Snapshot, advance, with_loads
 def rebuilt(ground: Ground, snapshot: Snapshot, table: Changes | None) -> Snapshot:
     """The snapshot with new indexes and recounted violations, not yet committed.
 
-    From the table also the rows are new. All loads stay known with their verdicts, but they are settled: their rows
+    From the table, the rows are new too. All loads stay known with their verdicts, but they are settled: their rows
     can no longer be told apart, so none of them can be taken out any more.
     """
     kept = replace(snapshot, files=[file for file in snapshot.files if not file.kind.derived])

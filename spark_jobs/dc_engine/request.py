@@ -9,7 +9,7 @@ from typing import Any
 from dc_engine.errors import RequestError, did_you_mean, escaped
 
 MAX_LOAD_ID = 300
-"""Room for an Airflow run's id, of at most 250 characters, and a map index."""
+"""Room for a DAG run's id, of at most 250 characters, and a map index."""
 MAX_WAIT_SECONDS = 3_600
 _SOURCES = ("path", "table", "sql")
 _CHOICES = {
@@ -52,15 +52,15 @@ class Request:
     rejected_load: str = "keep"
     """Whether the rows of a load that fails stay in the state: ``keep`` or ``discard``."""
     missing_deletes: str = "error"
-    """What a delete of a row that is not there is: ``error``, or ``ignore``: counted in the verdict."""
+    """A delete of a row that is not there: ``error``, or ``ignore`` (counted in the verdict)."""
     duplicate_keys: str = "error"
-    """What an insert of a key that is present is: ``error``, or ``replace``: an update."""
+    """An insert of a key that is present: ``error``, or ``replace`` (an update)."""
     table: Changes | None = None
-    """The whole table as it was before this load, for constraints that the state has no columns for."""
+    """The whole table as it was before this load, for constraints whose columns the state does not have."""
     engine: str = "auto"
-    """Where a load is worked on: ``spark``: by workers; ``local``: in the driver; ``auto``: there when it is small."""
+    """Where a load is processed: ``spark``: by workers; ``local``: in the driver; ``auto``: by its size."""
     max_wait_seconds: float = MAX_WAIT_SECONDS
-    """How long to go on trying while others commit to the same state first."""
+    """How long to keep trying while others commit to the same state first."""
     quarantine: str | None = None
     """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
 
@@ -98,7 +98,7 @@ class Request:
 
 
 def check_load_id(value: Any) -> None:
-    """Refuse a load id that could not stand in every log, document and page for ever."""
+    """Refuse a load id that would not fit in every log, document and page for ever."""
     _check_text("request", "load_id", value)
     try:
         value.encode()
@@ -106,9 +106,9 @@ def check_load_id(value: Any) -> None:
         problem = "cannot be written as UTF-8"
     else:
         if not value.isprintable():
-            problem = "has line breaks or other characters that do not print"
+            problem = "has line breaks or other unprintable characters"
         elif len(value) > MAX_LOAD_ID:
-            problem = f"has {len(value):,} characters, more than the {MAX_LOAD_ID} that are allowed"
+            problem = f"has {len(value):,} characters, more than the {MAX_LOAD_ID} allowed"
         else:
             return
     shown = escaped(value[:60]) + ("..." if len(value) > 60 else "")
@@ -163,7 +163,7 @@ def _check_count(name: str, value: Any, least: int) -> None:
 
 
 def check_number(name: str, value: Any, least: float) -> None:
-    """Refuse what is not a number of at least so much."""
+    """Refuse what is not a number of at least ``least``."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < float("inf"):
         raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
 

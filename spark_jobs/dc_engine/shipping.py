@@ -37,7 +37,7 @@ def build_engine_zip(folder: Path) -> Path:
 
 
 def ship_engine(spark: SparkSession) -> None:
-    """Send the engine to a Spark Connect server, once a session; ``spark-submit --py-files`` does it elsewhere."""
+    """Send the engine to a Spark Connect server, once per session; elsewhere ``spark-submit --py-files`` does it."""
     if not type(spark).__module__.startswith("pyspark.sql.connect") or spark in _shipped:
         return
     with tempfile.TemporaryDirectory() as folder:

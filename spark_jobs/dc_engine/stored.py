@@ -1,4 +1,4 @@
-"""What a state has to say to those who only read it: the verdicts of its loads."""
+"""What a state offers to those who only read it: the verdicts of its loads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dc_engine.verdict import Verdict, masked
 
 
 def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verdict:
-    """The verdict of a load as it was stored, but for what is masked now; checked against what the snapshot knows."""
+    """The verdict of a load as stored, except what is masked now; checked against what the snapshot knows."""
     file = next(one for one in load.files if one.kind is FileKind.VERDICT)
     try:
         text = storage.read(file.path, expected=file)
@@ -31,7 +31,7 @@ def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verd
 def _bare(columns: Sequence[str]) -> str:
     return (
         f"Column {', '.join(map(repr, columns))} was not masked when this load was applied: its stored verdict and the "
-        "violations listed in Parquet may hold values of it. To be rid of them, take the load out, apply it again and "
+        "violations listed in Parquet may hold its values. To get rid of them, take the load out, apply it again and "
         "vacuum."
     )
 

@@ -30,7 +30,7 @@ class ConstraintVerdict:
     violating_rows: int
     """Rows of this load that take part in a new violation."""
     skipped_null_rows: int
-    """Rows of this load that can take part in none, because of a NULL."""
+    """Rows of this load that cannot take part in any, because of a NULL."""
     max_new_violations: int | None
     max_violating_rows: int | str | None = None
     nulls: Nulls = "ignore"
@@ -38,7 +38,7 @@ class ConstraintVerdict:
     samples: list[dict[str, Any]] = field(default_factory=list)
     """Pairs that violate it: ``{"t": side, "s": side}``, a side is ``{"row": key, "values": {...}, "rows": n}``."""
     worst_rows: list[dict[str, Any]] = field(default_factory=list)
-    """Rows of this load with most new violations first: ``{"row": key, "violations": n}``."""
+    """Rows of this load, those with the most new violations first: ``{"row": key, "violations": n}``."""
     violations: str | None = None
     """Where the listed violations are, as Parquet."""
     violating_rows_listed: list[str] = field(default_factory=list)
@@ -99,10 +99,10 @@ class LostDependency(DependencyVerdict):
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a load did to the dependencies that are kept up."""
+    """What a load did to the maintained dependencies."""
 
     complete: bool = True
-    """Whether all that hold are known; ``because`` says why not."""
+    """Whether all dependencies that hold are known; ``because`` says why not."""
     because: str = ""
     valid: dict[str, int] = field(default_factory=dict)
     """How many hold, by class."""
@@ -156,13 +156,13 @@ class Verdict:
     dependencies: Dependencies = field(default_factory=Dependencies)
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What a reader should know besides: constraints that were added or removed, tolerances that changed."""
+    """What else a reader should know: constraints that were added or removed, tolerances that changed."""
     replaced: bool = False
     """Whether an earlier attempt of this load, with other changes, was taken out."""
     discarded: bool = False
     """Whether the load was rejected and its rows are not in the state."""
     columns: dict[str, str] = field(default_factory=dict)
-    """The columns that are read of the table, with their Spark types."""
+    """The columns that are read from the table, with their Spark types."""
     quarantine: dict[str, Any] | None = None
     """Where the violating rows and the clean rest were written, and how many: ``violating``, ``clean``, ..."""
 

@@ -15,7 +15,7 @@ from dc_engine.detection.documents import Checked, as_batch
 from dc_engine.detection.rows import row_ids
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS
 from dc_engine.engines.base import Engine
-from dc_engine.errors import DcError
+from dc_engine.errors import DcError, counted
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.everything import everything_of, plan_of
 from dc_engine.request import Changes
@@ -26,7 +26,7 @@ from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 _MOST_SHARES = 256
-"""Into so many tasks the files are dealt at most."""
+"""The most tasks that the files are divided among."""
 
 
 @dataclass(slots=True)
@@ -54,16 +54,16 @@ class CheckFiles:
 
 
 def check_file(storage: Storage, file: DataFile) -> Checked:
-    """Everything that can be said of one file: what is wrong with it, and what it counts."""
+    """Everything that one file tells: what is wrong with it, and what it counts."""
     place = storage.locate(file.path)
     problems: list[str] = []
     rows, ids = 0, 0
     try:
         data = storage.read(file.path)
         if len(data) != file.size:
-            problems.append(f"{place} has {len(data)} bytes, not {file.size}.")
+            problems.append(f"{place} has {counted(len(data), 'byte')}, not {file.size:,}.")
         elif hashlib.sha256(data).hexdigest() != file.sha256:
-            problems.append(f"{place} was altered: its checksum does not fit.")
+            problems.append(f"{place} was altered: its checksum does not match.")
         elif file.path.endswith(".parquet"):
             rows, ids = _check_parquet(Reader(storage, file), file, place, problems)
     except DcError as error:
@@ -72,7 +72,7 @@ def check_file(storage: Storage, file: DataFile) -> Checked:
 
 
 def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[str]) -> tuple[int, int]:
-    """The number of rows that a file says to have, and of an index the sum of their ids."""
+    """The number of rows that a file claims to have, and for an index the sum of their ids."""
     groups = range(len(reader.group_starts) - 1)
     if file.kind is FileKind.INDEX:
         table = reader.read(groups, [HASH, ROWS, ROW_IDS])
@@ -80,11 +80,11 @@ def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[st
         if (hashes[1:] < hashes[:-1]).any():
             problems.append(f"{place} is not in the order of its hashes.")
         if file.bounds != (hashes[0], hashes[-1]):
-            problems.append(f"{place} does not reach from {file.bounds} as the snapshot says.")
+            problems.append(f"{place} does not have the bounds that the snapshot says: {file.bounds}.")
         lists = whole(table.column(ROW_IDS))
         lengths = np.diff(lists.offsets.to_numpy())
         if (lengths != np.abs(counts)).any() or not counts.all():
-            problems.append(f"{place} has entries whose number of rows is not that of their row ids.")
+            problems.append(f"{place} has entries whose number of rows does not match their row ids.")
         ids = lists.flatten().to_numpy() * np.repeat(np.sign(counts), lengths)
         return int(counts.sum()), int(ids.sum())
     reader.read(groups, reader.schema.names)
@@ -92,9 +92,9 @@ def _check_parquet(reader: Reader, file: DataFile, place: str, problems: list[st
 
 
 def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes | None, *, totals: bool) -> Verified:
-    """Check all files of a snapshot, and that their counts fit together.
+    """Check all files of a snapshot, and that their counts agree.
 
-    With ``totals`` also that the rows have as many violations as it says, with ``table`` that it has the same rows.
+    With ``totals``, also that the rows have as many violations as it says; with ``table``, that the table has its rows.
     """
     try:
         files, unreadable = needed_files(storage, snapshot), []
@@ -121,7 +121,7 @@ def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes 
 
 
 def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) -> Iterator[str]:
-    """Whether the numbers of rows fit together."""
+    """Where the numbers of rows disagree."""
     dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
     alive, ids = 0, 0
     for file in snapshot.files_of(FileKind.ROWS):
@@ -129,7 +129,7 @@ def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) ->
         left = own[is_alive(own, dead)]
         alive, ids = alive + len(left), ids + int(left.sum())
     if alive != snapshot.rows:
-        yield f"The files have {alive:,} rows, the snapshot says {snapshot.rows:,}."
+        yield f"The files have {counted(alive, 'row')}, the snapshot says {snapshot.rows:,}."
     sums = {owner: [0, 0] for owner in _needed_indexes(snapshot)}
     for one in checked:
         if one.kind == FileKind.INDEX:
@@ -137,9 +137,9 @@ def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) ->
             found[0], found[1] = found[0] + one.rows, found[1] + one.ids
     for owner, (rows, own_ids) in sums.items():
         if rows != snapshot.rows:
-            yield f"The index {owner} has {rows:,} rows, the state has {snapshot.rows:,}."
-        elif (own_ids - ids) % 2**64:  # sums of 64-bit numbers, which run over
-            yield f"The index {owner} has other rows than the state."
+            yield f"The index {owner} has {counted(rows, 'row')}, the state has {snapshot.rows:,}."
+        elif (own_ids - ids) % 2**64:  # sums of 64-bit numbers, which overflow
+            yield f"The index {owner} does not have the rows of the state."
 
 
 def _needed_indexes(snapshot: Snapshot) -> set[str]:

@@ -140,7 +140,7 @@ class TestAPageOfARun:
     def test_names_formulas_counts_and_examples_are_seen(self, page, exported):
         page.goto(exported.docs)
         text = page.locator("body").inner_text()
-        for name in ("zip_decides_city", "phone_is_unique", "salary_is_positive", "The gate's run is complete"):
+        for name in ("zip_decides_city", "phone_is_unique", "salary_is_positive", "The verdict is complete"):
             assert name in text
         assert "not (t.zip = s.zip and t.city != s.city)" in text
         assert "load monday, snapshot 1" in text

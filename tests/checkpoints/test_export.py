@@ -155,7 +155,7 @@ class TestOneExport:
         assert folder in Path(exported.docs.removeprefix("file://")).resolve().parents
 
     def test_what_is_no_verdict_is_refused(self, folder):
-        with pytest.raises(RequestError, match="no verdict document"):
+        with pytest.raises(RequestError, match="not a verdict document"):
             export_checkpoint({"schema_version": 1, "table": "tax"}, folder)
         assert not folder.exists()
 
@@ -448,18 +448,18 @@ class TestNeverByAccident:
         lines = latest.read_text().splitlines(keepends=True)
         latest.write_text("".join(line for line in lines if "phone_is_unique" not in line))
         said = self.problems(open_context)
-        assert "says nothing of the rule 'phone_is_unique'" in said
+        assert "says nothing about the rule 'phone_is_unique'" in said
         assert "it has 2 of 3 rules" in said
 
     def test_a_rule_has_another_formula(self, latest, open_context):
         latest.write_text(latest.read_text().replace("t.zip = s.zip", "t.zip = s.zap"))
         said = self.problems(open_context)
         assert "another rule of this name" in said
-        assert "checksum does not fit" in said
+        assert "checksum does not match" in said
 
     def test_a_count_was_altered(self, latest, open_context):
         latest.write_text(latest.read_text().replace('total_violations\\": 0', 'total_violations\\": 1', 1))
-        assert "checksum does not fit" in self.problems(open_context)
+        assert "checksum does not match" in self.problems(open_context)
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -468,7 +468,7 @@ class TestNeverByAccident:
     def test_the_run_was_altered(self, latest, open_context, before, after):
         assert before in latest.read_text()
         latest.write_text(latest.read_text().replace(before, after))
-        assert "checksum does not fit" in self.problems(open_context)
+        assert "checksum does not match" in self.problems(open_context)
 
     def test_it_is_of_another_table(self, latest, folder, open_context):
         export_checkpoint(verdict(table="people"), folder)

@@ -155,7 +155,7 @@ class TestHostileTexts:
 
     @pytest.mark.parametrize("name", ATTACKS)
     def test_notes_and_dependencies_are_shown_as_they_are(self, attacked, name):
-        _, run, _ = row_of(attacked["run"], "The gate's run is complete")
+        _, run, _ = row_of(attacked["run"], "The verdict is complete")
         assert squeezed(plain(f"note of {name}: {ATTACKS[name]}", 500)) in run.text
         _, dependency, _ = row_of(attacked["run"], squeezed(plain(f"dependency {name} {ATTACKS[name]}", 2000)))
         assert squeezed(plain(f"not {ATTACKS[name]}", 2000)) in dependency.text
@@ -168,7 +168,7 @@ class TestHostileTexts:
 
     def test_the_load_and_the_table_are_shown_as_they_are(self, attacked):
         judged = hostile()
-        _, expectation, observed = row_of(attacked["run"], "The gate's run is complete")
+        _, expectation, observed = row_of(attacked["run"], "The verdict is complete")
         assert squeezed(plain(f"A verdict of table {judged.table}", 2000)) in expectation.text
         assert squeezed(f"load {plain(judged.load_id, 100)}, snapshot 1") in observed.text
 
@@ -194,7 +194,7 @@ class TestAPageOfARun:
         _, expectation, _ = row_of(shown["run"], "zip_decides_city")
         assert expectation.text.startswith(
             "zip_decides_city A zip code lies in one city. not (t.zip = s.zip and t.city != s.city) "
-            "Tolerated in a load: 0 new violations. Beyond what is tolerated: 0 new violations. "
+            "Tolerated per load: 0 new violations. Beyond what is tolerated: 0 new violations. "
             "Worst rows: id=17 (31 violations) Violations (Parquet): /state/violations/1/zip_decides_city.parquet"
         )
 
@@ -205,9 +205,9 @@ class TestAPageOfARun:
         )
 
     def test_it_says_what_was_judged_and_what_is_to_be_known(self, shown):
-        _, expectation, observed = row_of(shown["run"], "The gate's run is complete")
+        _, expectation, observed = row_of(shown["run"], "The verdict is complete")
         assert expectation.text == (
-            f"The gate's run is complete A verdict of table tax over 3 rules. {WHAT_IS_JUDGED} Note: The rule x is new."
+            f"The verdict is complete A verdict of table tax over 3 rules. {WHAT_IS_JUDGED} Note: The rule x is new."
         )
         assert observed.text == (
             "3 rules, decision fail rows: 1,000 inserted, 0 deleted, 1,000 in all it replaced an earlier attempt "
@@ -222,7 +222,7 @@ class TestAPageOfARun:
     def test_rules_that_hold_have_no_examples_and_no_problem(self, shown):
         _, expectation, observed = row_of(shown["run"], "phone_is_unique")
         assert not list(expectation.all("table"))
-        assert expectation.text.endswith("Tolerated in a load: 0 new violations.")
+        assert expectation.text.endswith("Tolerated per load: 0 new violations.")
         assert observed.text.startswith("0 new violations")
 
     @pytest.mark.parametrize(
@@ -237,11 +237,11 @@ class TestAPageOfARun:
     def test_tolerances_are_said_in_words(self, tmp_path, tolerance, words):
         found = pages(verdict(rules=[{**RULES[0], **tolerance}]), tmp_path)
         for text in (row_of(found["run"], "zip_decides_city")[1].text, found["suite"].text):
-            assert f"Tolerated in a load: {words}" in text
+            assert f"Tolerated per load: {words}" in text
 
     def test_rows_that_a_null_left_out_are_counted(self, tmp_path):
         found = pages(rule("phone_is_unique", skipped_null_rows=1200), tmp_path)
-        assert "Passed over because of a NULL: 1,200 rows" in row_of(found["run"], "phone_is_unique")[1].text
+        assert "Skipped because of a NULL: 1,200 rows" in row_of(found["run"], "phone_is_unique")[1].text
 
     def test_dependencies_say_whether_they_hold(self, tmp_path):
         holds = DependencyVerdict("fd-1", "fd", "a -> b", "not (t.a = s.a and t.b != s.b)", since="sunday")
@@ -286,7 +286,7 @@ class TestExamples:
             ["t.id", "t.zip", "t.city", "rows like t", "s.id", "s.zip", "s.city", "rows like s"],
             ["17", "10115", "*Berln*", "8", "3", "10115", "*Berlin*", "8"],
         ]
-        assert "1 example: the rows t and s of a violation side by side, what differs in bold" in expectation.text
+        assert "1 example: the rows t and s of a violation side by side, differences in bold" in expectation.text
 
     def test_a_rule_of_one_row_has_one_row(self, tmp_path):
         sample = {"t": {"row": {"id": 4}, "values": {"salary": -1}, "rows": 1}}
@@ -322,7 +322,7 @@ class TestOtherForms:
         points = [point.text for point in shown["suite"].all("li")]
         assert (
             "zip_decides_city A zip code lies in one city. not (t.zip = s.zip and t.city != s.city) "
-            "Tolerated in a load: 0 new violations."
+            "Tolerated per load: 0 new violations."
         ) in points
         assert any(WHAT_IS_JUDGED in point for point in points)
 
@@ -348,7 +348,7 @@ class TestOtherForms:
         (result,) = (one for one in results if one.expectation_config.kwargs.get("constraint") == "zip_decides_city")
         expected = (
             "zip_decides_city A zip code lies in one city. not (t.zip = s.zip and t.city != s.city) "
-            "Tolerated in a load: 0 new violations."
+            "Tolerated per load: 0 new violations."
         )
         found = "31 new violations by 31 of the load's 1,000 rows, 0 removed, 31 in all"
         assert self.texts(result.expectation_config) == {"atomic.prescriptive.summary": expected}

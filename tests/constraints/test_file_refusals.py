@@ -18,7 +18,7 @@ FILE_REFUSALS = [
     ("--- # nothing\n", "tax.yml:2: has to be a mapping.", ""),
     ("# nothing\n", "tax.yml: is empty.", ""),
     ("version: 1\ntable: \x01\n", "tax.yml: is not valid YAML", ""),
-    ("version: 1\nversion: 1\n", "tax.yml:2: the key 'version' stands here and on line 1.", "Keep one"),
+    ("version: 1\nversion: 1\n", "tax.yml:2: the key 'version' is here and on line 1.", "Keep one"),
     ("version: 1\n[a]: 1\n", "tax.yml:2: a key has to be a word.", ""),
     ("version: 1\ntable: !secret x\n", "tax.yml:2: the tag '!secret' means nothing here.", ""),
     ("version: 1\na: &a\n  b: *a\n", "tax.yml:3: the alias '*a' means nothing here.", "Write out"),
@@ -75,7 +75,7 @@ ENTRY_REFUSALS: list[tuple[str, int, str, str]] = [
     (
         "deny: t.a = s.a or t.b = s.b",
         5,
-        "'deny': 'or' cannot stand in a body at character 11",
+        "'deny': 'or' is not allowed in a body at character 11",
         "one constraint for each side",
     ),
     (
@@ -100,7 +100,7 @@ ENTRY_REFUSALS: list[tuple[str, int, str, str]] = [
         "'kind' has to be 'deny' or 'unique' or",
         "Did you mean 'unique'?",
     ),
-    ("fd: zip -> zip", 5, "'fd': column zip stands on both sides", "Leave it out"),
+    ("fd: zip -> zip", 5, "'fd': column zip is on both sides", "Leave it out"),
     ("order: a, b -> c", 5, "'order': an order has one column on each side.", "'within'"),
     ("pod: a > -> a >", 5, "'pod': it can never be violated", ""),
     ("pod: a -> b >", 5, "'pod': expected an operator", "a >"),
@@ -154,7 +154,7 @@ ENTRY_REFUSALS: list[tuple[str, int, str, str]] = [
         "'within' goes with 'order' and 'pod', not with 'deny'.",
         "t.column = s.column",
     ),
-    ("order: a -> b\n    within: [B]", 5, "'order': column B stands in 'within' and in the order.", ""),
+    ("order: a -> b\n    within: [B]", 5, "'order': column B is in 'within' and in the order.", ""),
     ("fd: a -> b\n    max_new_violations: -1", 6, "'max_new_violations' is negative (-1).", ""),
     (
         "fd: a -> b\n    max_new_violations: 1.5",
@@ -237,7 +237,7 @@ class TestNames:
             ),
             (" a", "constraints: constraint 1: 'name' has control characters, or spaces at its ends: ' a'."),
             ("a" * 201, "constraints: constraint 1: 'name' has 201 characters; 200 are allowed."),
-            ("a\ud800", "constraints: constraint 1: 'name': character 2 is no valid Unicode."),
+            ("a\ud800", "constraints: constraint 1: 'name': character 2 is not valid Unicode."),
         ],
     )
     def test_a_name_that_cannot_be_shown_is_refused(self, name: Any, message: str) -> None:

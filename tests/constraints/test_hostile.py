@@ -85,7 +85,7 @@ def test_nesting_and_aliases_are_refused_with_their_line(tmp_path: Path) -> None
     alias = refusal(write(tmp_path, NASTY["aliases that multiply"]))
     assert alias.message.endswith("tax.yml:2: the alias '*a0' means nothing here.")
     assert refusal(write(tmp_path, NASTY["more than 4 MiB"])).message.endswith(
-        "has more than 4 MiB, which no constraint file has."
+        "is larger than 4 MiB, which no constraint file needs."
     )
 
 
@@ -237,7 +237,7 @@ def test_the_longest_rules_are_read_again_from_what_is_stored_of_them() -> None:
     ("entry", "message"),
     [
         ({"deny": " and ".join(["t.a = s.a"] * 3_001)}, "more than 3,000 predicates"),
-        ({"deny": "(" * 51 + "t.a = s.a" + ")" * 51}, "more than 50 parentheses inside each other"),
+        ({"deny": "(" * 51 + "t.a = s.a" + ")" * 51}, "more than 50 nested parentheses"),
         ({"formula": " and ".join(f"not (t.a = {n})" for n in range(101))}, "more than 100 bodies"),
         ({"unique": [f"c{n}" for n in range(1_001)]}, "1,001 columns are named in one place; 1,000 are allowed"),
         ({"fd": "a -> " + ", ".join(f"c{n}" for n in range(1_001))}, "1,001 columns are named"),

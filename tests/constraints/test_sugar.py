@@ -137,7 +137,7 @@ class TestWriting:
         (fd, "zip ->", "a column is missing at the end", ""),
         (fd, "-> city", "expected a column, found '->' at character 1", ""),
         (fd, "zip -> city -> x", "expected ',' or the end, found '->' at character 13", ""),
-        (fd, "a, zip -> city, ZIP", "column ZIP stands on both sides", "Leave it out"),
+        (fd, "a, zip -> city, ZIP", "column ZIP is on both sides", "Leave it out"),
         (fd, "zip -> city, City", "column City is named twice", ""),
         (fd, "zip, zip -> city", "column zip is named twice", ""),
         (fd, "first name -> city", "expected '->', found 'name' at character 7", "`first name`"),
@@ -147,7 +147,7 @@ class TestWriting:
         (fd, "`` -> city", "a column without a name", ""),
         (order, "a, b -> c", "one column on each side", "'within'"),
         (order, "a -> b, c", "one column on each side", "'within'"),
-        (order, "a -> A", "column A stands on both sides", ""),
+        (order, "a -> A", "column A is on both sides", ""),
         (pod, "a -> b >", "expected an operator (= != < <= > >=) after a, found '->'", "a >"),
         (pod, "a > -> b", "an operator (= != < <= > >=) after b is missing at the end", "b >"),
         (pod, "a > -> b >, B <", "column B is named twice", ""),
@@ -165,7 +165,7 @@ def test_sugar_that_is_not_understood_is_refused(expand, text: str, message: str
 
 @pytest.mark.parametrize(("expand", "text"), [(order, "a -> b"), (pod, "a > -> b >")])
 def test_a_column_within_may_not_stand_in_the_rule(expand, text: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ConstraintError, match="column A stands in 'within'"):
+    with pytest.raises(ConstraintError, match="column A is in 'within'"):
         expand(text, ["A"])
 
 
@@ -188,5 +188,5 @@ class TestWithoutText:
         assert pod(f"{marked} -> {quoted[-1]} <=") == {right: built}
 
     def test_an_fd_whose_sides_share_a_column_is_refused(self) -> None:
-        with pytest.raises(ConstraintError, match="stands on both sides"):
+        with pytest.raises(ConstraintError, match="is on both sides"):
             building.fd(["zip", "City"], "city")

@@ -54,7 +54,7 @@ def test_pairs_of_numbers_come_back_as_pairs():
 
 @pytest.mark.parametrize("unknown", ["Surprise", "", None])
 def test_a_document_that_nobody_knows_is_an_error(unknown):
-    with pytest.raises(AssertionError, match="nobody knows"):
+    with pytest.raises(AssertionError, match="unknown document"):
         from_text(json.dumps({"document": unknown, "rows": 3}))
 
 

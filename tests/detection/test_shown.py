@@ -174,4 +174,6 @@ def test_samples_of_all_constraints_share_the_room_of_a_verdict(sizes: list[tupl
 def test_a_note_says_what_was_left_out() -> None:
     kept, (note,) = bounded([_broken("a", "x" * 100, 20), _broken("b", "y", 1)], 2**12)
     assert len(kept[1].samples) == 1
-    assert note.startswith(f"Of each constraint at most {len(kept[0].samples)} samples and worst rows are shown: 20 of")
+    assert note.startswith(
+        f"At most {len(kept[0].samples)} samples and as many worst rows are shown per constraint: 20 of"
+    )

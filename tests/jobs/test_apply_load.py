@@ -198,7 +198,7 @@ class TestChangedRules:
             "Constraint 'code_is_unique' was removed.",
             "Constraint 'salary_is_positive' was removed.",
             "Constraint 'zip_decides_city' is now called 'one_city_a_zip'.",
-            "Constraint 'one_city_a_zip' has another tolerance or severity than before.",
+            "Constraint 'one_city_a_zip' has a new tolerance or severity.",
         ]
 
     def test_rules_may_be_added_while_no_rows_are_indexed(self, apply: Apply) -> None:

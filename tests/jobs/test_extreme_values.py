@@ -123,7 +123,7 @@ def test_rows_are_recognised_by_keys_of_extreme_values(spark_with_times: SparkSe
     constraints = {"version": 1, "table": "made_up", "key": key, "constraints": [{"name": "r", "unique": key[:1]}]}
     sql = extremes(range(6))
     apply(spark_with_times, tmp_path, "one", sql, constraints)
-    with pytest.raises(ChangesError, match="inserts 6 keys that are present") as caught:
+    with pytest.raises(ChangesError, match="inserts 6 keys already present") as caught:
         apply(spark_with_times, tmp_path, "two", sql, constraints)
     assert len(caught.value.message) < 20_000
     deletes = f"select *, 'delete' as _change_type from ({sql}) where row_number > 0"

@@ -245,7 +245,7 @@ class TestCommand:
     def test_people_get_text_and_programs_json(self, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
         table.apply("monday", (1, "a", "x"))
         assert job.main(["describe", "--state", table.state]) == 0
-        assert capsys.readouterr().out.startswith("Table people: 1 rows")
+        assert capsys.readouterr().out.startswith("Table people: 1 row,")
         assert job.main(["describe", "--state", table.state, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["rows"] == 1
 

@@ -121,8 +121,8 @@ class TestErrors:
         gate.rules = {**RULES, "key": ["city"]}
         gate.apply("monday", [(1, "1", SECRET)])
         gate.apply("tuesday", [(1, "1", SECRET)], kind="delete")
+        rows = [(1, "1", SECRET), (2, "2", "Paris"), (3, "2", "Rome")]
         with pytest.raises(ChangesError, match=r"deletes row city=\*\*\*, which would not be there"):
-            rows = [(1, "1", SECRET), (2, "2", "Paris"), (3, "2", "Rome")]
             gate.apply("monday", rows, mask=["city"], rejected_load="discard")
 
     def test_maintenance_of_a_masked_state_says_no_value_either(self, gate: Gate) -> None:
@@ -148,7 +148,7 @@ class TestErrors:
         with pytest.raises(ChangesError, match=SECRET):
             apply_load(spark, request)
         capfd.readouterr()
-        with pytest.raises(ChangesError, match=r"CAST_INVALID_INPUT \(what it says is left out") as caught:
+        with pytest.raises(ChangesError, match=r"CAST_INVALID_INPUT \(its text is left out") as caught:
             apply_load(spark, {**request, "mask": ["city"]})
         assert SECRET not in shown(caught.value)
         path, result = tmp_path / "request.json", tmp_path / "result.json"

@@ -71,7 +71,7 @@ def test_a_delete_takes_the_row_that_it_gives_and_no_other(
     gate = Gate(spark, tmp_path)
     good, bad = row(1, -1, pair[0]), row(1, -1, pair[1])
     gate.apply("monday", good)
-    with pytest.raises(ChangesError, match="deletes 1 rows that are not there as given"):
+    with pytest.raises(ChangesError, match="deletes 1 row not there as given"):
         gate.apply("tuesday", bad, kind="delete")
     gate.apply("wednesday", bad)
     verdict = gate.apply("thursday", good, kind="delete")

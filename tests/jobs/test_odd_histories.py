@@ -433,7 +433,7 @@ class TestKeyChanges:
         table.apply("3", (4, "b", "z", 3))
         table.apply("1", (1, "a", "y", 1))
         assert table.counts == {"rows": 3, "city": 1, "reads all": 0}
-        with pytest.raises(ChangesError, match="inserts 1 key that is present"):
+        with pytest.raises(ChangesError, match="inserts 1 key already present"):
             table.apply("1", (4, "a", "y", 1))
         table.maintain("retract", load_id="2")
         assert table.counts == {"rows": 2, "city": 0, "reads all": 0}
@@ -445,7 +445,7 @@ class TestVerify:
     def test_totals_that_are_not_what_the_rows_hold_are_noticed(self, table: Table) -> None:
         now = table.snapshot
         commit(table.storage, replace(now, number=now.number + 1, parent=now.number, facts={"violations": {"city": 2}}))
-        assert table.maintain("verify")["problems"] == ["Constraint 'city' has 1 violations, the snapshot says 2."]
+        assert table.maintain("verify")["problems"] == ["Constraint 'city' has 1 violation, the snapshot says 2."]
         assert table.maintain("verify", totals=False)["sound"]
         table.maintain("rebuild")
         assert table.maintain("verify")["sound"]

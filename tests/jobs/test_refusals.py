@@ -94,7 +94,7 @@ class TestColumns:
 
     def test_another_type_than_before_names_the_column_and_both_types(self, refused: Refused) -> None:
         error = refused(SchemaError, ROWS.set_column(1, "city", pa.array([1, 2], pa.int64())))
-        assert error.message == "Column 'city' has type bigint, and had type string in the loads before."
+        assert error.message == "Column 'city' has type bigint, and had type string in earlier loads."
 
     def test_types_that_do_not_compare_name_the_constraint_the_columns_and_both_types(self, refused: Refused) -> None:
         error = refused(SchemaError, constraints=_rules({"name": "odd", "deny": "t.zip = s.age"}), state="memory://a")
@@ -124,7 +124,7 @@ class TestColumns:
 class TestRules:
     def test_a_rule_on_a_column_that_was_never_kept_asks_for_the_table(self, refused: Refused) -> None:
         error = refused(ConstraintError, constraints=_rules({"name": "newcomer", "unique": ["age"]}))
-        assert "Column 'age', which constraint 'newcomer' needs, is not known of the 2 rows" in error.message
+        assert "Column 'age', which constraint 'newcomer' needs, is not known for the 2 rows" in error.message
         assert "'table'" in error.hint
 
     def test_a_key_that_was_never_kept_asks_for_the_table(self, refused: Refused) -> None:
@@ -132,7 +132,7 @@ class TestRules:
 
     def test_a_key_that_is_not_unique_among_the_rows_is_refused(self, refused: Refused, tmp_path: Path) -> None:
         error = refused(ChangesError, ROWS.slice(0, 1), constraints=_rules(key=["zip"]))
-        assert "inserts 1 keys that are present, for instance zip=1 since load 'good'" in error.message
+        assert "inserts 1 key already present, for instance zip=1 since load 'good'" in error.message
 
     def test_duplicate_names_and_unknown_keys_are_refused(self, refused: Refused) -> None:
         assert "zip_decides_city" in refused(ConstraintError, constraints=_rules(*RULES["constraints"])).message
@@ -169,7 +169,7 @@ class TestRequest:
 class TestState:
     def test_a_state_of_another_table_is_named(self, refused: Refused) -> None:
         error = refused(StateError, constraints=RULES | {"table": "others"})
-        assert "is of table 'people', the constraints are of table 'others'" in error.message
+        assert "is for table 'people', the constraints for table 'others'" in error.message
 
     def test_a_newer_format_is_refused(self, refused: Refused, tmp_path: Path) -> None:
         (path,) = (tmp_path / "state" / "snapshots").glob("*.json")

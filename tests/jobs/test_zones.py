@@ -86,9 +86,7 @@ class TestOnSpark:
         (rule,) = second.constraints
         assert (rule.new_violations, rule.total_violations) == (1, 3)
         assert rule.formula == "not (t.at < timestamp '2026-01-01 00:00:00-05:00')"
-        assert second.notes == [
-            "Constraint 'early' says something else than before: its violations so far were counted anew."
-        ]
+        assert second.notes == ["Constraint 'early' has a new meaning: its violations so far were recounted."]
         third = self.apply(spark, tmp_path, "3", instants(4, 6), moment="2026-01-01 05:00:00Z")
         assert (third.constraints[0].total_violations, third.notes) == (4, [])
         table = spark.read.parquet(*(str(tmp_path / f"{name}.parquet") for name in "123"))

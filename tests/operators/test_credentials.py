@@ -82,8 +82,8 @@ class TestConnections:
         ("document", "message"),
         [
             ({"conn_type": "ftp", "host": "x", "password": SECRET}, "of type 'ftp' does not say how"),
-            ({"conn_type": "generic", "extra": {"storage_options": SECRET}}, "is no JSON object"),
-            ({**AWS, "extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "asks for 'role_arn', which is not followed"),
+            ({"conn_type": "generic", "extra": {"storage_options": SECRET}}, "is not a JSON object"),
+            ({**AWS, "extra": {"role_arn": "arn:aws:iam::1:role/x"}}, "asks for 'role_arn', which is not supported"),
         ],
     )
     def test_any_other_is_refused_with_how_to_write_it(self, connect, document, message):
@@ -164,7 +164,7 @@ class TestWhereTheyGo:
     def test_a_driver_elsewhere_is_refused(self, gate, fake_spark, ti, connect, extra, arguments):
         connect(AWS)
         connect({"conn_type": "spark", "host": "yarn", "extra": extra}, "cluster")
-        with pytest.raises(DcGateError, match=r"(?s)deploy mode 'cluster'.*runs on another one.*instance role"):
+        with pytest.raises(DcGateError, match=r"(?s)deploy mode 'cluster'.*the driver runs on another.*instance role"):
             gate(state_conn_id="lake", conn_id="cluster", **arguments).execute({"ti": ti})
         assert not fake_spark.was_called
 

@@ -252,7 +252,7 @@ class TestClosedGate:
     def test_says_when_it_stays_open_for_a_load_that_was_discarded(self, gate, fake_spark, ti, failing, capfd):
         fake_spark.answers({**failing, "discarded": True})
         gate(on_violation="warn", rejected_load="discard").execute({"ti": ti})
-        assert "tasks behind the gate must not bring them into the table" in capfd.readouterr().out
+        assert "tasks behind the gate must not add them to the table" in capfd.readouterr().out
 
     def test_stays_open_when_only_rules_of_severity_warn_are_broken(self, gate, fake_spark, ti, failing):
         failing["decision"] = "warn"

@@ -127,9 +127,9 @@ def test_a_relative_quarantine_is_refused_before_spark_starts(arguments, quarant
 
 BAD_IDS = {
     "\ud800": r"The load_id '\\ud800' cannot be written as UTF-8",
-    "a\nb": r"The load_id 'a\\nb' has line breaks or other characters that do not print",
+    "a\nb": r"The load_id 'a\\nb' has line breaks or other unprintable characters",
     "\x1b[2J": r"The load_id '\\x1b\[2J' has line breaks",
-    "x" * 301: r"The load_id 'x{60}\.\.\.' has 301 characters, more than the 300 that are allowed",
+    "x" * 301: r"The load_id 'x{60}\.\.\.' has 301 characters, more than the 300 allowed",
     " ": "'load_id' in request must be a non-empty text",
 }
 

@@ -72,7 +72,7 @@ def test_one_row_stands_alone():
 
 def test_rows_are_named_by_their_key():
     assert row_name({"id": 17, "day": "a\nb"}) == "id=17, day=a\\nb"
-    assert row_name({}) == "a row without key"
+    assert row_name({}) == "a row without a key"
 
 
 def test_the_table_has_broken_rules_first_and_an_end(verdict, failing):
@@ -104,8 +104,8 @@ def test_facts_of_deletes_replacement_and_discarding(failing):
     failing |= {"replaced": True, "discarded": True}
     failing["rows"] |= {"deleted": 2, "missing_deletes": 1_000, "replaced_keys": 3}
     assert facts_line(Verdict.from_dict(failing), "/state/tax") == (
-        "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted, 2 deleted, 1,000 to delete were not there, "
-        "3 replaced by their key, 22,000 in all; snapshot 3 of /state/tax; "
+        "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted, 2 deleted, 1,000 to delete not found, "
+        "3 replaced by key, 22,000 in all; snapshot 3 of /state/tax; "
         "it replaces an earlier attempt with other rows; discarded: its rows are not in the state; 1.4 s"
     )
 
@@ -147,25 +147,23 @@ def test_the_advice_at_a_closed_gate_is_right_whatever_the_arguments(
 
     assert ("wait for the next retry" in advice["The data is wrong"]) is retried
     assert ("run this task again under the same load_id" in advice["The data is wrong"]) is not retried
-    assert ("The mended rows replace these" in advice["The data is wrong"]) is not discarded, (
-        "there are none to replace"
-    )
+    assert ("The fixed rows replace these" in advice["The data is wrong"]) is not discarded, "there are none to replace"
     assert f"take it out of the state with {RETRACT} and run this task again" in advice["The rule is too strict"]
     assert ("unless a retry opens it" in said) is retried
     assert ("this is the stored verdict" in said) is replayed
     assert (f"in {quarantined['violating']}" in said) is (clean_rows is not None)
     if discarded:
         assert "the state is as it was without it" in said
-        assert "The load shall not be in the table" not in kinds, "it never got there"
+        assert "The load should not be in the table" not in kinds, "it never got there"
         assert "It is known and the DAG must go on" not in kinds, "what is published then, the state would never get"
-        publish = advice["It is known and the load must go to the table all the same"]
+        publish = advice["It is known and the load must go to the table anyway"]
         assert "do not mark this task as success yet" in publish
         assert RETRACT in publish
         assert publish.index("rejected_load='keep'") < publish.index("mark it as success then")
     else:
-        assert RETRACT in advice["The load shall not be in the table"]
+        assert RETRACT in advice["The load should not be in the table"]
         assert "mark this task as success" in advice["It is known and the DAG must go on"]
-    clean = "The clean rows shall go to the table without the others"
+    clean = "The clean rows should go to the table without the others"
     assert (clean in kinds) is (discarded and bool(clean_rows)), "kept rows are all in the table"
     assert clean not in kinds or "/quarantine/3/clean" in advice[clean]
 
@@ -175,7 +173,7 @@ def test_the_advice_at_a_closed_gate_is_right_whatever_the_arguments(
 def test_an_open_gate_says_what_became_of_the_rows(failing, discarded, replayed):
     said = warning_message(Verdict.from_dict({**failing, "discarded": discarded, "replayed": replayed}))
     assert "The gate stays open." in said
-    assert ("must not bring them into the table" in said) is discarded
+    assert ("must not add them to the table" in said) is discarded
     assert ("this is the stored verdict" in said) is replayed
 
 

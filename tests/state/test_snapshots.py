@@ -90,7 +90,7 @@ class TestCommit:
             storage.remove(snapshot_path(number))
         for number in (1, 2, 4):  # of writers that began on the snapshot before, long ago
             load = replace(snapshot(1).recent[0], number=number, verdict="verdicts/late.json")
-            with pytest.raises(StateError, match="was perhaps not committed: snapshots after") as caught:
+            with pytest.raises(StateError, match="may not have been committed: snapshots after") as caught:
                 commit(storage, replace(snapshot(number, "late"), recent=[load]))
             assert not isinstance(caught.value, ConflictError)
             assert read_current(storage) == newest

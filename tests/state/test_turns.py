@@ -102,7 +102,7 @@ def test_after_the_time_that_was_given_the_winner_is_named_with_what_to_set(stor
     with pytest.raises(ConflictError) as caught:
         turns(storage, slow, time, max_wait_seconds=600)
     assert "Load 'mine' was not committed: load 'rival 9' was committed" in caught.value.message
-    assert caught.value.message.endswith("It was tried 9 times in 630 seconds, and others were faster.")
+    assert caught.value.message.endswith("After 9 tries in 630 s it gave up: others were faster.")
     assert "'max_wait_seconds' above 600" in caught.value.hint
     assert storage.names(FOLDER) == []
 
@@ -110,7 +110,7 @@ def test_after_the_time_that_was_given_the_winner_is_named_with_what_to_set(stor
 def test_with_no_time_given_it_is_tried_once_and_waits_for_nobody(storage: Storage) -> None:
     time = Time()
     storage.write(Mark(1, "a" * 16, 1, 100).path, b"")
-    with pytest.raises(ConflictError, match="tried 1 times"):
+    with pytest.raises(ConflictError, match="After 1 try "):
         turns(storage, loses(storage, 1), time, max_wait_seconds=0)
     assert time.now == 0
 

@@ -21,14 +21,14 @@ def unique(columns: Sequence[str]) -> Bodies:
 def fd(left: Sequence[str], right: str) -> Bodies:
     """Rows that agree on the left agree on the right."""
     check_distinct(left)
-    _check_apart([right], left, "stands on both sides: the fd says nothing about it")
+    _check_apart([right], left, "is on both sides: the fd says nothing about it")
     return ((*unique(left)[0], _between(right, Op.NE)),)
 
 
 def order(x: str, y: str, within: Sequence[str] = ()) -> Bodies:
     """Sorted by x, y is sorted too; no split (x equal, y not) and no swap (x less, y greater)."""
-    _check_apart([y], [x], "stands on both sides: every column is in its own order")
-    _check_apart(within, [x, y], "stands in 'within' and in the order")
+    _check_apart([y], [x], "is on both sides: every column is in its own order")
+    _check_apart(within, [x, y], "is in 'within' and in the order")
     same = unique(within)[0]
     split = (*same, _between(x, Op.EQ), _between(y, Op.NE))
     swap = (*same, _between(x, Op.LT), _between(y, Op.GT))
@@ -38,7 +38,7 @@ def order(x: str, y: str, within: Sequence[str] = ()) -> Bodies:
 def pod(left: Sequence[tuple[str, Op]], right: tuple[str, Op], within: Sequence[str] = ()) -> Bodies:
     """When the left side holds between two rows, so does the right."""
     _check_number([name for name, _ in left])
-    _check_apart(within, [name for name, _ in (*left, right)], "stands in 'within' and in the pod")
+    _check_apart(within, [name for name, _ in (*left, right)], "is in 'within' and in the pod")
     same = unique(within)[0] + tuple(_between(name, op) for name, op in left)
     name, op = right
     return (normalise((*same, _between(name, op.negated))),)
@@ -63,7 +63,7 @@ def fits(kind: Kind, bodies: Bodies) -> bool:
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuse a column that is named twice, and more columns than a rule can have."""
+    """Refuse a column named twice, and more columns than a rule can have."""
     _check_number(names)
     seen: set[str] = set()
     for name in names:

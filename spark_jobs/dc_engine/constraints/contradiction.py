@@ -1,8 +1,8 @@
 """Bodies that can never hold, whatever the rows: they are refused, because nothing would ever violate them.
 
 Columns and constants are the nodes of a graph; ``a < b``, ``a <= b`` and ``a = b`` are its edges. A body is
-contradictory when a strict edge lies on a cycle, or when ``!=`` stands between nodes that are forced equal.
-That is so in dense and in discrete orders, for every type, with NULLs ignored or equal.
+contradictory when a strict edge lies on a cycle, or when ``!=`` is between nodes that are forced equal.
+That holds in dense and in discrete orders, for every type, with NULLs ignored or equal.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ def _add_predicates(body: Body, edges: Edges, strict: list[tuple[Node, Node, Pre
 
 
 def _add_constants(body: Body, edges: Edges, strict: list[tuple[Node, Node, Predicate | None]]) -> None:
-    """The order that constants have among themselves; those that only stand behind ``!=`` lie on no cycle."""
+    """The order of constants among themselves; those that are only compared by ``!=`` lie on no cycle."""
     families: dict[str, dict[Node, Constant]] = defaultdict(dict)
     for predicate in body:
         if isinstance(predicate.right, Constant) and predicate.op is not Op.NE:
             families[value_key(predicate.right)[0]][_node_for(predicate)] = predicate.right
     for family in families.values():
         nodes = sorted(family, key=lambda node: family[node].value)
-        greater: list[int] = []  # the place of the first that is certainly greater; so are all behind it
+        greater: list[int] = []  # the place of the first certainly greater one; so are all after it
         for node in nodes:
             place = greater[-1] if greater else 0
             while place < len(nodes) and not _certainly_less(family[node], family[nodes[place]]):
@@ -157,14 +157,14 @@ def _is_exact(number: int | Decimal) -> bool:
 
 
 def _certainly_less(low: Constant, high: Constant) -> bool:
-    """Whether the one constant is less than another of its family in every type that both can take."""
+    """Whether one constant is less than another of its family in every type that both can take."""
     match low.value, high.value:
         case (bool() | str() as one, bool() | str() as other):
             return one < other  # type: ignore[operator]
         case (int() | Decimal() as one, int() | Decimal() as other):
             return _less_after_rounding(float(one), float(other))
         case (datetime() as one, datetime() as other):
-            # Local times: a change of the clock may exchange or join two that are near.
+            # Local times: a clock change may swap or merge two that are close.
             return other - one > timedelta(days=1) if one.tzinfo is None else one < other
         case (date() as one, date() as other):
             return one < other
@@ -208,7 +208,7 @@ def _cycles(edges: Edges) -> dict[Node, int]:
 
 
 def _path(edges: Edges, start: Node, goal: Node) -> list[Predicate | None]:
-    """The predicates along a shortest way from a node to one that is not less, which there is."""
+    """The predicates along a shortest path from a node to one that is not less; there is one."""
     came: dict[Node, tuple[Node, Predicate | None]] = {}
     waiting = deque([start])
     while goal != start and goal not in came:

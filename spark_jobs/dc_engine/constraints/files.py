@@ -70,7 +70,7 @@ def to_mapping(constraint_set: ConstraintSet) -> dict[str, Any]:
 
 
 def check_columns(constraint_set: ConstraintSet, available: Iterable[str], *, source: str) -> None:
-    """Refuse columns that the source does not have, or has twice but for their case."""
+    """Refuse columns that the source does not have, or has twice, ignoring case."""
     spellings: dict[str, list[str]] = {}
     for name in available:
         spellings.setdefault(name.lower(), []).append(name)
@@ -115,7 +115,7 @@ def _constraints(section: Section) -> list[Constraint]:
                 raise entry_section.error(
                     f"the name '{constraint.name}' is taken by an earlier constraint.",
                     key="name",
-                    hint="Names are unique, whatever their case.",
+                    hint="Names must be unique, ignoring case.",
                 )
             constraints.append(constraint)
     return constraints
@@ -168,7 +168,7 @@ def _expand(section: Section) -> list[Constraint]:
 
 
 def _check_reserved(section: Section, key: str, columns: Iterable[str]) -> None:
-    """Refuse columns that are no part of a row: a load with other values in them would pass for the same load."""
+    """Refuse columns that are not part of a row: a load that differs only in them would pass for the same load."""
     for column in columns:
         lower = column.lower()
         if lower in _FEED_COLUMNS or lower.startswith("_dc_"):
@@ -191,7 +191,7 @@ def _rule(section: Section) -> str:
 
 
 def _bodies_by_suffix(rule: str, value: Any, within: list[str]) -> list[tuple[str, tuple[Body, ...]]]:
-    """The rule's bodies, for each constraint that it stands for, with what is added to its name."""
+    """The rule's bodies, for each constraint that it stands for, with the suffix of its name."""
     if rule == "unique":
         return [("", building.unique(value))]
     if rule == "deny":
@@ -216,7 +216,7 @@ def _within(section: Section, rule: str) -> list[str]:
 
 
 def _kind(section: Section, rule: str, bodies: tuple[Body, ...]) -> Kind:
-    """What the rule is; beside a formula ``kind`` says what it was before it was written out."""
+    """The kind of rule; for a formula, ``kind`` says what it was before it was written out."""
     if rule != "formula":
         if "kind" in section.mapping:
             raise section.error("'kind' goes with 'formula' only.", key="kind", hint="Leave it out.")

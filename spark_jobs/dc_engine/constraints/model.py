@@ -27,7 +27,7 @@ class Op(enum.Enum):
 
     @property
     def flipped(self) -> Op:
-        """The operator that says the same with its sides exchanged."""
+        """The operator that means the same with its sides exchanged."""
         return _FLIPPED[self]
 
     @property
@@ -93,7 +93,7 @@ class Tolerance:
 
     @staticmethod
     def of(max_new_violations: int | None, max_violating_rows: int | str | None) -> Tolerance:
-        """The tolerance that these two say, of which one is set; as constraint files and verdicts write them."""
+        """The tolerance that these two give, one of which is set, as constraint files and verdicts write them."""
         if isinstance(max_violating_rows, str):
             return Tolerance(None, max_violating_share=Decimal(max_violating_rows.rstrip("%")) / 100)
         if max_violating_rows is not None:
@@ -102,7 +102,7 @@ class Tolerance:
 
     @property
     def written(self) -> dict[str, int | str]:
-        """The one key of the two, with its value: the inverse of ``of``."""
+        """The one of the two keys that is set, with its value: the inverse of ``of``."""
         if self.max_violating_share is not None:
             return {"max_violating_rows": f"{(self.max_violating_share * 100).normalize():f}%"}
         if self.max_violating_rows is not None:

@@ -15,14 +15,14 @@ from dc_engine.constraints.tokens import BODY, OPERATORS, Token, syntax_error, t
 from dc_engine.errors import ConstraintError
 
 _MAX_DEPTH = 50
-_MAX_PREDICATES = 3_000  # more than the longest short form has when it is written out
+_MAX_PREDICATES = 3_000  # more than the longest short form has when written out
 _MAX_BODIES = 100  # every two of them are compared
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 400  # beyond every double and every decimal; keeps exact arithmetic on constants cheap
 
 _OR_HINT = "Write one constraint for each side of 'or': both together deny the same."
-_NOT_HINT = "Turn the operator round instead: 'not t.a < s.a' is 't.a >= s.a'."
-_NULL_HINT = "With a NULL every predicate is false, so none can look for one; see the option 'nulls'."
+_NOT_HINT = "Invert the operator instead: 'not t.a < s.a' is 't.a >= s.a'."
+_NULL_HINT = "Every predicate with a NULL is false, so none can test for NULL; see the option 'nulls'."
 _AND_HINT = "Predicates are joined with 'and'."
 _ARITHMETIC_HINT = "There is no arithmetic: compare columns and constants, or add a column with the result."
 _COLUMN_HINT = "A column is written t.name or s.name, a text 'in quotes'."
@@ -32,7 +32,7 @@ _WORD_HINTS = {
     "is": _NULL_HINT,
     "between": "Write both bounds: t.a >= 1 and t.a <= 9.",
     "in": "Write one constraint for each value, with '='.",
-    "like": "Only the operators = != < <= > >= compare.",
+    "like": "The only operators are = != < <= > >=.",
 }
 _OTHER_HINTS = {
     "'": "The quote is never closed. Double a quote inside a text; in YAML ' #' starts a comment, "
@@ -99,11 +99,11 @@ class _Parser:
         if token.kind == "end":
             return self.error(f"{expected} is missing", token)
         if self.at_word("or"):
-            return self.error("'or' cannot stand in a body", token, _OR_HINT)
+            return self.error("'or' is not allowed in a body", token, _OR_HINT)
         return self.error(f"expected {expected}, found '{token.text}'", token, self.hint_for(token))
 
     def hint_for(self, token: Token) -> str:
-        """What people mean who write this where nothing of the kind can stand."""
+        """What people mean when they write this where it is not allowed."""
         follows = self.tokens[self.position - 1] if self.position else None
         if token.text.startswith(".") and follows is not None and follows.kind == "column":
             return f"Quote a name that contains a dot with backticks: {follows.text[0]}.`a.b`."
@@ -147,7 +147,7 @@ class _Parser:
     def group(self, depth: int) -> list[Predicate]:
         opened = self.next()
         if depth > _MAX_DEPTH:
-            raise self.error(f"more than {_MAX_DEPTH} parentheses inside each other", opened)
+            raise self.error(f"more than {_MAX_DEPTH} nested parentheses", opened)
         predicates = self.conjunction(depth)
         if self.token.kind != "close":
             raise self.unexpected("'and' or ')'")
@@ -215,9 +215,9 @@ class _Parser:
         if word == "null":
             raise self.error("NULL cannot be compared", token, _NULL_HINT)
         if word == "not":
-            raise self.error("'not' cannot stand in a body", token, _NOT_HINT)
+            raise self.error("'not' is not allowed in a body", token, _NOT_HINT)
         if follower.text == "." and word in ("t", "s"):
-            hint = "A name that is not one word stands between backticks: t.`first name`."
+            hint = "Put a name that is not one word in backticks: t.`first name`."
             raise self.error(f"no column name follows '{token.text}.'", token, hint)
         if follower.text == ".":
             raise self.error(f"there is no row '{token.text}'", token, "The two rows are called t and s.")
@@ -263,7 +263,7 @@ def _timestamp(text: str) -> datetime:
 
 
 def _zone(sign: str, parts: list[str]) -> timezone:
-    """An offset of hours and minutes; those of long ago have seconds."""
+    """An offset of hours and minutes; historical ones have seconds."""
     if len(parts) not in (2, 3) or any(len(part) != 2 for part in parts):
         raise ValueError(parts)
     hours, minutes, seconds = map(_digits, [*parts, "00"][:3])

@@ -20,7 +20,7 @@ def print_bodies(bodies: tuple[Body, ...]) -> str:
 
 
 def print_body(body: Body) -> str:
-    """The predicates joined with ``and``, as they stand in a ``deny``."""
+    """The predicates joined with ``and``, as in a ``deny``."""
     return " and ".join(map(print_predicate, body))
 
 
@@ -67,5 +67,5 @@ def print_value(value: ConstantValue) -> str:
 
 
 def _is_word(name: str) -> bool:
-    """Python's identifiers may hold marks that the grammar's words may not."""
+    """Python's identifiers may contain marks that the grammar's words may not."""
     return name.isascii() or all(letter.isalnum() or letter == "_" for letter in name)

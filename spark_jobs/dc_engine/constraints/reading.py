@@ -1,4 +1,4 @@
-"""Constraint files to mappings that know their lines. Only here PyYAML and fsspec are imported, and late."""
+"""Constraint files to mappings that know their lines. PyYAML and fsspec are imported only here, and late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUOTE_HINT = "Put the whole value in quotes: characters such as ` @ % & * # or 
 
 
 class LinedMapping(dict[str, Any]):
-    """A mapping from a file; ``lines`` says on which line each key stands, ``line`` where it begins."""
+    """A mapping from a file; ``lines`` has the line of each key, ``line`` the line where it begins."""
 
     def __init__(self, line: int) -> None:
         super().__init__()
@@ -35,8 +35,8 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mappi
     data = _read_bytes(name)
     if len(data) > _MAX_BYTES:
         raise ConstraintError(
-            f"{name}: has more than {_MAX_BYTES >> 20} MiB, which no constraint file has.",
-            hint="Is it the right file? The rules of a table are one file; data belongs into the table.",
+            f"{name}: is larger than {_MAX_BYTES >> 20} MiB, which no constraint file needs.",
+            hint="Is it the right file? The rules of a table are one file; data belongs in the table.",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -46,7 +46,7 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mappi
 
 
 def _check_mapping(document: Mapping[Any, Any]) -> None:
-    """Refuse what no file can say, and no message could show: nesting without end, odd keys, endless numbers."""
+    """Refuse what no file can say and no message could show: endless nesting, odd keys, huge numbers."""
     level: dict[int, Any] = {id(document): document}
     for _ in range(_MAX_DEPTH):
         parts: dict[int, Any] = {}  # each once, however often the document holds it
@@ -100,7 +100,7 @@ def _parse(name: str, text: str) -> Mapping[str, Any]:
 
 
 class _Document:
-    """A YAML text, read event by event: composing it first would end the process on text that is nested deeply."""
+    """A YAML text, read event by event: composing it first would crash the process on deeply nested text."""
 
     def __init__(self, name: str, text: str) -> None:
         import yaml
@@ -156,13 +156,13 @@ class _Document:
                 raise self._error(key, "a key has to be a word.")
             if key.value in mapping:
                 first = mapping.lines[key.value]
-                raise self._error(key, f"the key '{key.value}' stands here and on line {first}.", "Keep one of them.")
+                raise self._error(key, f"the key '{key.value}' is here and on line {first}.", "Keep one of them.")
             mapping.lines[key.value] = key.start_mark.line + 1
             mapping[key.value] = self._value(*self._next(), depth + 1)
         return mapping
 
     def _scalar(self, event: Any) -> Any:
-        """Text, except where it matters that YAML sees something else: true, false, nothing and plain numbers."""
+        """Text, except where YAML must see something else: true, false, nothing and plain numbers."""
         tag, text = event.tag, event.value
         if tag is None or tag == "!":
             tag = self.loader.resolve(self.scalar_node, text, event.implicit)

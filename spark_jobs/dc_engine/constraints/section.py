@@ -67,7 +67,7 @@ class Section:
         return self.checked_name(self.text(key), key)
 
     def checked_name(self, name: str, key: str) -> str:
-        """The name, when it can stand in logs and pages."""
+        """The name, if it can be shown in logs and pages."""
         if len(name) > _MAX_NAME:
             raise self.error(f"'{key}' has {len(name)} characters; {_MAX_NAME} are allowed.", key=key)
         if not name.isprintable() or name != name.strip():
@@ -134,7 +134,7 @@ class Section:
 
 
 def shown(value: Any) -> str:
-    """A value that is not among those allowed, for a message."""
+    """A value that is not allowed, for a message."""
     return repr(value) if isinstance(value, str | int | float) else describe(value)
 
 

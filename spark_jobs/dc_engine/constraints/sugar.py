@@ -1,6 +1,6 @@
 """Short forms of common constraints, read from text: ``unique``, ``fd``, ``order`` and ``pod``.
 
-An ``fd`` or ``pod`` with several columns on the right stands for one constraint for each, so these give
+An ``fd`` or ``pod`` with several columns on the right stands for one constraint per column, so these give
 the bodies by right column.
 """
 

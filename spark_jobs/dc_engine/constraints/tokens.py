@@ -13,7 +13,7 @@ KEYWORDS = frozenset({"and", "or", "not", "true", "false", "null", "is", "in", "
 
 OPERATORS = {op.value: op for op in Op} | {"==": Op.EQ, "<>": Op.NE}
 
-# Alternatives with a repeated group are written so that text that is not closed fails in linear time.
+# Alternatives with a repeated group are written so that unclosed text fails in linear time.
 _QUOTED_NAME = r"`[^`]*(?:``[^`]*)*`"
 _OPERATOR = r"<=|>=|<>|!=|==|=|<|>"
 BODY = re.compile(
@@ -45,7 +45,7 @@ LIST = re.compile(
 
 
 class Token(NamedTuple):
-    """A piece of the text; ``kind`` is a group of the pattern, or ``end`` behind the last piece."""
+    """A piece of the text; ``kind`` is a group of the pattern, or ``end`` after the last piece."""
 
     kind: str
     text: str
@@ -70,7 +70,7 @@ def check_unicode(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ConstraintError(
-            f"character {error.start + 1} is no valid Unicode.",
+            f"character {error.start + 1} is not valid Unicode.",
             hint="Was it saved in a wrong encoding?",
         ) from None
 

@@ -14,7 +14,7 @@ from dc_engine.constraints.model import Body, Column, Constant, ConstantValue, N
 
 
 class Outcome(enum.Flag):
-    """How two values can compare: t's before s's, equal, after, both NULL, one NULL."""
+    """How two values can compare: t's less than s's, equal, greater, both NULL, one NULL."""
 
     LESS = enum.auto()
     EQUAL = enum.auto()

@@ -20,7 +20,7 @@ from dc_engine.detection.nested import is_nested, sort_keys
 
 NULL = -1
 _LONG = 64
-"""Byte strings of more bytes than that, on average, are not copied to be coded."""
+"""Byte strings longer than this, on average, are not copied to be coded."""
 _WIDEST_DECIMAL = pa.decimal256(76, 38)  # holds every decimal(38, s) exactly
 
 
@@ -30,7 +30,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def take(table: pa.Table, places: np.ndarray) -> pa.Table:
-    """Some rows of a table. Arrow would first put a table of several chunks together, and copy all of it."""
+    """Some rows of a table. Arrow would first join the chunks of the table, copying all of it."""
     parts = table.to_batches()
     if len(parts) < 2 or not len(places):
         return table.take(pa.array(places))
@@ -67,13 +67,13 @@ def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 
 
 def _are_long(values: Sequence[pa.Array]) -> bool:
-    """Whether these are byte strings of such a length that copies of them would be felt."""
+    """Whether these are byte strings so long that copies of them would matter."""
     binary = pa.types.is_large_binary(values[0].type)
     return binary and sum(one.nbytes for one in values) > _LONG * sum(map(len, values))
 
 
 def _ranks(values: Sequence[pa.Array]) -> np.ndarray:
-    """Codes from sorting the values where they lie: no copy of them, and no dictionary that holds another."""
+    """Codes from sorting the values in place: no copy of them, and no dictionary that holds another."""
     column = pa.chunked_array(values)
     ranks = pc.rank(column, "ascending", tiebreaker="dense").to_numpy().astype(np.int64) - 1
     if column.null_count:

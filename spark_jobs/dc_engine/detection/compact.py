@@ -1,4 +1,4 @@
-"""Merge runs of an index: many small ones into few; a row that one of them adds and another takes away is gone."""
+"""Merge runs of an index: many small ones into few; a row that one adds and another takes away is gone."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MERGED_ENTRIES = 524_288
 _LIGHT = 16 * 2**20
 """Files of rows that are larger than this are left as they are."""
 _HEAVY = 64 * 2**20
-"""So many bytes of files become one."""
+"""How many bytes of files become one."""
 
 
 class Merge(Protocol):
-    """One task: some files become one, or few when their values are long, or none when nothing is left of them."""
+    """One task: some files become one, or a few when their values are long, or none when nothing is left of them."""
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -43,7 +43,7 @@ class Merge(Protocol):
 
 
 _MERGED_BYTES = 64 * 2**20
-"""So many bytes of files a task: what they hold in memory may be several times as much."""
+"""How many bytes of files per task: in memory they may take several times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,15 @@ def depth(files: Sequence[DataFile]) -> int:
 
 
 def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
-    """The runs worth merging, if there are too many: the smallest, up to one larger than all of them together.
+    """The runs worth merging, if there are too many: the smallest, up to one larger than all before it together.
 
-    Too many may hold the same hash, or there are too many small ones, whatever they hold.
+    Too many: that hold the same hash, or that are small, whatever they hold.
     """
     chosen: list[DataFile] = []
     if depth(files) <= MOST_RUNS and sum(is_small(file) for file in files) <= 2 * MOST_RUNS:
         return chosen
     size = 0
-    for file in sorted(files, key=lambda one: one.size):  # few entries may have the ids of many rows
+    for file in sorted(files, key=lambda one: one.size):  # a few entries may have the ids of many rows
         if len(chosen) >= MOST_RUNS // 2 and file.size > size:
             break
         chosen.append(file)
@@ -121,7 +121,7 @@ def is_small(file: DataFile) -> bool:
 
 
 def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[DataFile]:
-    """The files worth merging: when there are too many, the smallest, up to one larger than all of them together."""
+    """The files worth merging: when there are too many, the smallest, up to one larger than all before it together."""
     light = [file for file in files if file.size <= _LIGHT]
     if everything or len(light) <= MOST_RUNS:
         return light if everything and len(light) > 1 else []
@@ -134,7 +134,7 @@ def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[
 
 
 def in_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
-    """Files to be merged, in groups of which each makes one file of bounded size; a file alone is left as it is."""
+    """Files to be merged, in groups that each make one file of bounded size; a single file is left as it is."""
     groups: list[list[DataFile]] = []
     for file in files:
         if not groups or sum(one.size for one in groups[-1]) + file.size > _HEAVY:

@@ -48,7 +48,7 @@ _PREFIXES = {"decimal": Family.DECIMAL, "char(": Family.STRING, "varchar(": Fami
 _UNORDERED_INSIDE = re.compile(
     r"(:|array<)(map<|variant\b|interval(?! (day|hour|minute|second))|geometry\(|geography\()|struct<>| collate "
 )
-"""Types that make arrays and structs incomparable, each after the name of a field or as the type of items."""
+"""Types that make arrays and structs incomparable, as the type of a field or of items."""
 _CONSTANTS: dict[str, tuple[type, ...]] = {
     Family.INTEGER: (int, Decimal),
     Family.DECIMAL: (int, Decimal),
@@ -62,7 +62,7 @@ _CONSTANTS: dict[str, tuple[type, ...]] = {
 
 
 def family(spark_type: str) -> str | None:
-    """The family of types that a type compares with; ``None`` when values of it have no order.
+    """The family of types that a type compares with; ``None`` when its values have no order.
 
     Arrays and structs are families of their own, named by their whole type.
     """
@@ -81,7 +81,7 @@ def family(spark_type: str) -> str | None:
 
 
 def is_months(spark_type: str) -> bool:
-    """Whether values are intervals of years and months, which Arrow lacks: they are kept as numbers of months."""
+    """Whether values are intervals of years and months, unknown to Arrow: they are kept as numbers of months."""
     return bool(re.match(r"interval (year|month)", spark_type))
 
 
@@ -106,7 +106,7 @@ def check_constant(value: ConstantValue, of_family: str, *, where: str) -> None:
         )
     if plain in (int, Decimal) and of_family != Family.FLOAT and not _fits(Decimal(value)):  # type: ignore[arg-type]
         raise SchemaError(
-            f"{where} compares a column with {_describe(value)}, which no column of type {of_family} can come near.",
+            f"{where} compares a column with {_describe(value)}, which is out of range for type {of_family}.",
             hint="Numbers have at most 38 digits before and 38 after the decimal point.",
         )
 

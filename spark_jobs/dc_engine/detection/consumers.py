@@ -1,6 +1,6 @@
-"""What a probe is for: whoever wants to know something of changed rows and what an index holds for them.
+"""What a probe is for: consumers, each of which looks at changed rows and what an index holds for them.
 
-A group of the plan shares one index, one shuffle and one read among its consumers: today the constraints that read its
+The consumers of a group share one index, one shuffle and one read: today the constraints that read the group's
 columns, and the check that keys name one row.
 """
 
@@ -43,7 +43,7 @@ class Probe:
 
 
 class Consumer(Protocol):
-    """Somebody who looks at the probes of a group."""
+    """Something that looks at the probes of a group."""
 
     @property
     def looks_back(self) -> bool:
@@ -53,14 +53,14 @@ class Consumer(Protocol):
         """Which changed rows have to see what the index holds for them."""
 
     def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:
-        """What it says of rows that come and go because an earlier attempt of the load is undone."""
+        """What it reports about rows that come and go because an earlier attempt of the load is undone."""
 
     def found(self, probe: Probe) -> Iterator[pa.RecordBatch]:
-        """What it says of the rows of the load."""
+        """What it reports about the rows of the load."""
 
 
 def consumers_of(work: Work, group: Group) -> list[Consumer]:
-    """Everybody who looks at the probes of a group."""
+    """Everything that looks at the probes of a group."""
     constraints: list[Consumer] = [CountViolations(work, group, one) for one in group.constraints]
     return [*constraints, CheckKeys(work.plan.key)] if group.identity and work.plan.key else constraints
 
@@ -75,7 +75,7 @@ class CountViolations:
     looks_back: bool = False
 
     def asks(self, rows: pa.Table) -> np.ndarray:
-        """Those that can take part in a violation at all: rows with NULLs in the way ask for nothing."""
+        """Those that can take part in a violation at all: rows that a NULL excludes ask for nothing."""
         asking = np.zeros(rows.num_rows, bool)
         for needed in self.constraint.null_exclusions():
             present = np.ones(rows.num_rows, bool)

@@ -1,9 +1,9 @@
-"""How many partners has each row: counted from sorted codes, never pair by pair.
+"""How many partners each row has: counted from sorted codes, never pair by pair.
 
 ``partner_weights`` takes the rows that ask (queries), the rows that may answer (entries, each with its number of
 rows) and the comparisons between them. Equalities make blocks; each ``!=`` is "all minus the equal ones"; one
-inequality is a prefix sum, two are a sweep, three are many sweeps of halves, and what is left goes to a k-d tree. Where
-the blocks are small enough, a scan of them answers sooner than numba can be imported.
+inequality is a prefix sum, two are a sweep, three are many sweeps of halves, and the rest goes to a k-d tree. Where
+the blocks are small enough, a scan of them is faster than importing numba.
 """
 
 from __future__ import annotations

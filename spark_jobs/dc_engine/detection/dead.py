@@ -1,7 +1,7 @@
-"""Rows that are in the files of a state and no longer count: a Roaring bitmap of their ids.
+"""Rows that are in a state's files but no longer count: a Roaring bitmap of their ids.
 
 Each change writes one small file with the ids that it turns over, from living to dead or back. The dead ones are those
-that were turned over an odd number of times, so the files may be put together in any order.
+that were turned over an odd number of times, so the files may be combined in any order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_dead(storage: Storage, files: Iterable[DataFile]) -> BitMap64:
 
 
 def write_dead(storage: Storage, load: int, turned: BitMap64 | np.ndarray) -> list[DataFile]:
-    """Write down the ids that a change turns over; nothing when there are none."""
+    """Record the ids that a change turns over; nothing if there are none."""
     bitmap = turned if isinstance(turned, BitMap64) else BitMap64(turned.astype(np.uint64))
     if not bitmap:
         return []
@@ -35,7 +35,7 @@ def write_dead(storage: Storage, load: int, turned: BitMap64 | np.ndarray) -> li
 
 
 def is_alive(ids: np.ndarray, dead: BitMap64) -> np.ndarray:
-    """Which of some ids are of rows that count."""
+    """Which of some ids belong to rows that count."""
     if not len(ids) or not dead:
         return np.ones(len(ids), bool)
     found = np.array((dead & BitMap64(ids.astype(np.uint64))).to_array(), np.int64)

@@ -1,4 +1,4 @@
-"""What tasks tell the driver, and how it travels: each document has a type here, one that has none is an error."""
+"""What tasks report to the driver, and how it travels: each document has a type here; one without is an error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of rows (or rows) that violate a constraint: those of changed rows with old ones, and among themselves."""
+    """Pairs of rows (or rows) that violate a constraint: changed rows with old ones, and with each other."""
 
     constraint: int
     effect: Effect
@@ -59,7 +59,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class ViolatingRows:
-    """How many rows of a load violate a constraint, those that do most, and the file that has all of them."""
+    """How many rows of a load violate a constraint, the worst of them, and the file that has all of them."""
 
     constraint: int
     count: int
@@ -78,7 +78,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRows:
-    """How many rows each constraint passed over because of a NULL."""
+    """How many rows each constraint skipped because of a NULL."""
 
     rows: list[tuple[int, int]]
 
@@ -99,7 +99,7 @@ class TakenKeys:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What the deletes of a load found, and the file in which that is written down."""
+    """What the deletes of a load found, and the file that records it."""
 
     file: DataFile
     deleted: int
@@ -111,7 +111,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was written: a run of an index, or what several files were merged to."""
+    """A file that was written: a run of an index, or what several files were merged into."""
 
     file: DataFile
 
@@ -160,7 +160,7 @@ def from_text(text: str | bytes) -> Document:
     facts: dict[str, Any] = json.loads(text)
     made = _TYPES.get(facts.pop("document"))
     if made is None:
-        raise AssertionError(f"A task reports what nobody knows: {text!r}")
+        raise AssertionError(f"A task reports an unknown document: {text!r}")
     return made(**_read(facts))
 
 

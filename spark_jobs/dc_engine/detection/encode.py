@@ -20,11 +20,11 @@ from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.runs import HASH
 
 GONE = "-"
-"""What stands before the role of rows that a load takes away."""
+"""The prefix of the role of rows that a load takes away."""
 UNDO = "undo "
-"""What stands before the role of rows that come or go when an earlier attempt of the load is undone."""
+"""The prefix of the role of rows that come or go when an earlier attempt of the load is undone."""
 _ROWS_A_TURN = 65_536
-"""Rows that break a constraint alone go to their probes in turns of so many ids."""
+"""How many ids at a time go to one probe, for rows that break a constraint alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Spread:
     """How the work of one group is cut up."""
 
     buckets: int
-    """Into how many ranges of the hash space its rows go."""
+    """How many ranges of the hash space its rows are divided into."""
     shares: int
-    """How many probes share the entries of an index without key; each of them gets all rows of the load."""
+    """How many probes share the entries of an index without a key; each of them gets all rows of the load."""
 
     @property
     def units(self) -> int:
@@ -46,7 +46,7 @@ class Spread:
 class Chunk:
     """Rows of a load for one probe, in the role of t, of s, or (where it makes no difference) of both.
 
-    Before the role of deleted rows stands a minus.
+    The role of deleted rows has a minus before it.
     """
 
     group: int
@@ -65,7 +65,7 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str =
                 turn = broken.column(ROW_ID)[0].as_py() // _ROWS_A_TURN
                 yield Chunk(group.number, turn % spread[group.number].units, f"{sign}both", broken)
         elif not group.indexes[0].key:
-            continue  # every probe has all rows to look at, and reads them itself
+            continue  # every probe looks at all rows, and reads them itself
         elif group.two_sided:
             for role, index in (("t", group.t_index), ("s", group.s_index)):
                 yield from _cut(group, index, sign + role, narrow, spread[group.number])
@@ -88,7 +88,7 @@ def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, sprea
 
 
 def with_hash(index: IndexPlan, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """Rows with the hash that an index has them under, and the hashes."""
+    """Rows with the hash under which an index has them, and the hashes."""
     hashes = key_hashes([whole(rows.column(name)) for name in index.hashed], index.families, rows.num_rows)
     return rows.add_column(0, HASH, pa.array(hashes)), hashes
 
@@ -106,7 +106,7 @@ def _breaks_alone(group: Group, rows: pa.Table) -> np.ndarray:
 
 
 def skipped_null_rows(constraint: ConstraintPlan, rows: pa.Table) -> int:
-    """How many rows can take part in no violation of a constraint, because of a NULL."""
+    """How many rows cannot take part in any violation of a constraint, because of a NULL."""
     skipped = np.ones(rows.num_rows, bool)
     for needed in constraint.null_exclusions():
         missing = np.zeros(rows.num_rows, bool)

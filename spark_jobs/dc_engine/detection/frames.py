@@ -54,7 +54,7 @@ class Frame:
         return allowed
 
     def passes(self, one: RowFilter) -> np.ndarray:
-        """Which projections satisfy a predicate over one row (a NULL that it does not take is for ``allows``)."""
+        """Which projections satisfy a predicate over one row (``allows`` handles a NULL that it does not admit)."""
         left = self.codes[one.column]
         if one.other is not None:
             return COMPARE[one.op](left, self.codes[one.other])

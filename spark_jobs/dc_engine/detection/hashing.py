@@ -16,7 +16,7 @@ from dc_engine.detection.codes import comparable
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL_LANE = np.uint64(0x5851F42D4C957F2D)
 _KEEP = np.array([2 ** (8 * length) - 1 for length in range(8)], np.uint64)
-"""The bits of the first so many bytes of a word."""
+"""By number of bytes: the bits of the first bytes of a word."""
 _BYTES_AT_ONCE = 2**21
 
 
@@ -59,7 +59,7 @@ def _lanes(values: pa.Array) -> np.ndarray:
 
 
 def _bytes_lanes(values: pa.Array) -> np.ndarray:
-    """A polynomial over words of eight bytes, for some megabytes at a time: long values would take room many times."""
+    """A polynomial over words of eight bytes, some megabytes at a time, because it takes many times their size."""
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[values.offset : values.offset + len(values) + 1]
     lanes = np.zeros(len(values), np.uint64)

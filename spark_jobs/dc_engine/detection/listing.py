@@ -1,7 +1,7 @@
-"""Which violations to write down, factorised: pairs of projections, with how many rows and which rows carry them.
+"""Which violations to list, factorised: pairs of projections, with how many rows and which rows carry them.
 
-Counts are exact at any size; what is listed is bounded. The projections with most violating pairs come first, and
-each of them gets a fair share of the room.
+Counts are exact at any size; what is listed is bounded. The projections with the most violating pairs come first, and
+each gets a fair share of the space.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RowIds = Callable[[np.ndarray], list[list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the row ids of a frame's projections are to be had."""
+    """Where to find the row ids of a frame's projections."""
 
     frame: Frame
     row_ids: RowIds
@@ -142,7 +142,7 @@ def _two_rows(t: Origin, s: Origin, t_chosen: np.ndarray, s_chosen: np.ndarray) 
 
 
 def _worst(tally: np.ndarray, frame: Frame, most: int) -> np.ndarray:
-    """The projections with most violating pairs first."""
+    """The projections with the most violating pairs first."""
     pairs = tally * frame.weights
     return np.argsort(-pairs, kind="stable")[: min(most, int(np.count_nonzero(pairs > 0)))]
 
@@ -208,7 +208,7 @@ def _values(table: pa.Table) -> pa.Array:
 
 
 def merge_listings(listings: Sequence[pa.Table], most: int) -> pa.Table:
-    """Several listings as one, within the same bound: those of the most pairs, each pair of projections once.
+    """Several listings as one, within the same bound: those with the most pairs, each pair of projections once.
 
     Two new projections that violate a body both ways round are found from both ends.
     """

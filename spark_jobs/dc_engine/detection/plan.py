@@ -46,7 +46,7 @@ ROW_HASH = "_dc_row_hash"
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The stored projections on some columns, ordered by a hash of the key columns (without key, of all columns)."""
+    """The stored projections on some columns, ordered by a hash of the key columns (without a key, of all columns)."""
 
     key: tuple[str, ...]
     families: tuple[str, ...]
@@ -138,7 +138,7 @@ class Plan:
 
     @property
     def identity(self) -> IndexPlan:
-        """The index by which rows are recognised, whether or not it is kept up."""
+        """The index by which rows are recognised, whether or not it is maintained."""
         return identity_group(self.key, self.schema, 0).indexes[0]
 
     def families_of(self, index: IndexPlan) -> tuple[str, ...]:
@@ -162,8 +162,8 @@ def with_zones(
 ) -> ConstraintSet:
     """The same rules, with a zone for each timestamp that has none and is compared with instants.
 
-    ``instant`` tells which instant (in microseconds) it stands for in the session. From then on the rule means the same
-    in every session; a session of another zone gives another rule.
+    ``instant`` gives the instant (in microseconds) that it stands for in the session. From then on the rule means
+    the same in every session; a session in another zone gives another rule.
     """
     types = {name.lower(): spark_type for name, spark_type in schema.items()}
 
@@ -184,7 +184,7 @@ def with_zones(
 def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
     """Plan the detection for columns of these types (``schema`` maps names to Spark types).
 
-    Rows of a table with a key are always recognised by an index; those of one without key only by a plan that is
+    Rows of a table with a key are always recognised by an index; those of a table without one only by a plan that is
     ``recognising``.
     """
     names = {name.lower(): name for name in schema}
@@ -212,7 +212,7 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
 def identity_group(key: tuple[str, ...], schema: Mapping[str, str], number: int) -> Group:
     """The group whose index recognises rows: by their key, or without one by the hash of the whole row.
 
-    The hash stands beside the key too: a delete that gives a row as it is need not be looked up any further.
+    The index has the hash beside the key too: a delete that gives the whole row needs no further lookup.
     """
     known_by = key or (ROW_HASH,)
     columns = (*key, ROW_HASH)
@@ -251,7 +251,7 @@ def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, 
     """The columns whose equality every violation needs, as t's and as s's.
 
     Columns that are equal in both rows serve both roles with one index; equalities across columns are used only
-    when there are none of those.
+    when there are no such columns.
     """
     per_body = [{(one.left, one.right) for one in body.comparisons if one.op is Op.EQ} for body in constraint.bodies]
     shared = sorted(set.intersection(*per_body)) if per_body else []

@@ -1,4 +1,4 @@
-"""One probe: the rows that a load brings to some blocks, against what the index holds of these blocks and each other.
+"""One probe: the rows that a load brings to some blocks, against what the index holds for these blocks and each other.
 
 Pure functions from frames to findings. A row's violations are the rows it violates the constraint with, each counted
 once even when the body holds both ways round: partners as t, plus partners as s, minus those that are both.
@@ -25,7 +25,7 @@ class Blocks:
     old_t: Frame
     old_s: Frame
     pairs_new: bool
-    """Whether pairs of new rows are counted here (rows dealt to several probes meet each other in only one)."""
+    """Whether pairs of new rows are counted here (rows sent to several probes meet each other in only one)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _dot(counts: np.ndarray, weights: np.ndarray) -> int:
 
 
 def violating_rows(counted: Counted, blocks: Blocks, row_ids: tuple[np.ndarray, np.ndarray]) -> pa.Table:
-    """Each violating new row with its number of violations; a row in two roles stands in two lines, to be added up."""
+    """Each violating new row with its number of violations; a row in two roles has two lines, to be added up."""
     sides = [(counted.as_t, blocks.new_t, row_ids[0])]
     if counted.as_s is not None:
         sides.append((counted.as_s, blocks.new_s, row_ids[1]))

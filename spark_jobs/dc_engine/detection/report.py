@@ -43,7 +43,7 @@ class Report:
         self._rows[constraint].append(rows)
 
     def finish(self, names: Mapping[int, str]) -> Iterator[Document]:
-        """Write everything, and say what was written."""
+        """Write everything, and report what was written."""
         for number, listings in sorted(self._listings.items()):
             found = masked(merge_listings(listings, max(self.max_listed, self.max_samples)), self.mask)
             listing = found.slice(0, self.max_listed)
@@ -88,7 +88,7 @@ def _side(listing: pa.Table, side: str) -> list[dict[str, Any]]:
 
 
 def _sum_by_row(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows with all their violations, those with most first."""
+    """Rows with all their violations, those with the most first."""
     together = pa.concat_tables(tables)
     ids, place = np.unique(together.column("row_id").to_numpy(), return_inverse=True)
     sums = np.zeros(len(ids), np.int64)

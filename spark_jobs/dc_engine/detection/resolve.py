@@ -1,7 +1,7 @@
 """Recognise the rows that a load deletes: each delete as given finds the id and the values of a row in the state.
 
-A delete gives the key, or without a declared key the whole row, recognised by its hash. Of several rows alike the
-oldest go first. With ``replace``, an insert of a key that is still present deletes the row that has it.
+A delete gives the key or, without a declared key, the whole row, recognised by its hash. Of several identical rows
+the oldest go first. With ``replace``, an insert of a key that is still present deletes the row that has it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dc_engine.state.storage import Storage
 CAUSE = "_dc_cause"
 """Why a row was deleted: ``delete``, or ``replace`` by an insert of the same key."""
 LOAD, VERSION = "_dc_load", "_dc_version"
-"""Which load deleted a row, and the snapshot that its deletes were written down with."""
+"""Which load deleted a row, and the snapshot that recorded its deletes."""
 MOST_NAMED = 5
 
 
@@ -42,7 +42,7 @@ def resolving(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Take the chunks of one task, find the rows of its deletes, write them down, and tell the driver."""
+    """Take the chunks of one task, find the rows of its deletes, record them, and report to the driver."""
 
     work: Work
     rows: tuple[DataFile, ...]
@@ -147,9 +147,9 @@ def remaining(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndar
 
 
 def added_up(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What some entries come to: for each code and row id, by both, how often they add it less how often they take it.
+    """The sum of some entries: for each code and row id, sorted by both, times added minus times taken away.
 
-    Of some runs that may be less than nothing: the row that they take away was added by another run.
+    For some runs that may be negative: another run added the row that they take away.
     """
     lists = whole(entries.column(ROW_IDS))
     lengths = np.diff(lists.offsets.to_numpy())
@@ -166,8 +166,8 @@ def added_up(codes: np.ndarray, entries: pa.Table) -> tuple[np.ndarray, np.ndarr
 def pair_off(wanted: np.ndarray, owner: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Give each wanted code one of the rows of that code, the first ones first.
 
-    ``owner`` is ordered. The places in ``wanted`` that got one, the ids that they got, and the places of the rows that
-    nobody got.
+    ``owner`` is ordered. Returns the places in ``wanted`` that got one, the ids that they got, and the places of the
+    rows that nobody got.
     """
     order = np.argsort(wanted, kind="stable")
     ordered = wanted[order]
@@ -188,7 +188,7 @@ def _rows_of(rows: pa.Table, ids: np.ndarray) -> pa.Table:
 
 
 def _records(rows: pa.Table, ids: np.ndarray | None, cause: str, columns: Sequence[str]) -> pa.Table:
-    """Deleted rows as they are written down."""
+    """Deleted rows as they are recorded."""
     if not rows.num_columns:
         return pa.table({})
     facts = {ROW_ID: pa.nulls(rows.num_rows, pa.int64()) if ids is None else pa.array(ids, pa.int64())}
@@ -197,9 +197,9 @@ def _records(rows: pa.Table, ids: np.ndarray | None, cause: str, columns: Sequen
 
 
 def write_deletes(storage: Storage, load: int, version: int, lines: pa.Table) -> DataFile:
-    """Write down rows that a load deletes; those without id were not there.
+    """Record rows that a load deletes; those without an id were not there.
 
-    ``version`` is the snapshot that they come with: of a load only the lines of its newest version count.
+    ``version`` is the snapshot that they come with: only the lines of a load's newest version count.
     """
     ordered = lines.sort_by(ROW_ID)
     facts = {ROW_ID: ordered.column(ROW_ID)}

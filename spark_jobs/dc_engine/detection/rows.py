@@ -1,7 +1,7 @@
 """Rows in the state, with their ids.
 
-A rows file has no column of ids: a row's id is that of the file's first row plus its place. Only files that were put
-together from rows of several loads, and files of deleted rows, carry the ids in a column, the first one.
+A rows file has no column of ids: a row's id is that of the file's first row plus its place. Only files merged
+from rows of several loads, and files of deleted rows, carry the ids in a column, the first one.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def is_in(ids: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 
 
 def schema_mark(schema: pa.Schema) -> str:
-    """A short text that is the same for files of rows with the same columns: only those are put together."""
+    """A short text that is the same for files of rows with the same columns: only those are merged."""
     kept = [f"{one.name}:{one.type}" for one in schema if one.name != ROW_ID]
     return hashlib.sha256("|".join(kept).encode()).hexdigest()[:12]
 
 
 def write_rows(storage: Storage, rows: pa.Table) -> DataFile:
-    """Rows of several loads as one file; the first column is that of their ids."""
+    """Rows of several loads as one file; the first column has their ids."""
     ordered = rows.sort_by(ROW_ID)
     ids = ordered.column(ROW_ID)
     return store_parquet(

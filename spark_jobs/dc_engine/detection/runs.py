@@ -1,9 +1,8 @@
-"""Index files: sorted runs of entries in Parquet, one a load, index and task.
+"""Index files: sorted runs of entries in Parquet, one per load, index and task.
 
 An entry is one projection: its values, how many rows carry it, and their ids; with a negative number of rows it takes
 rows away. The index is the sum of its runs. Entries are ordered by the hash of the key columns in small row groups, so
-that a probe opens only the files and row groups that can hold a wanted hash, and of those it first reads nothing but
-the hashes.
+that a probe opens only the files and row groups that can hold a wanted hash, and first reads only their hashes.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from dc_engine.state.parquet import ROW_GROUP, Builder, Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 _FILE_BYTES = 64 * 2**20
-"""A file of a run holds about so many bytes of entries, as they are in memory, at most."""
+"""About how many bytes of entries, as they are in memory, a file of a run holds at most."""
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
 
 
 @dataclass(slots=True)
 class Found:
-    """The entries of an index that a probe asked for, and where each of them stands."""
+    """The entries of an index that a probe asked for, and where each of them is."""
 
     entries: pa.Table
     file: np.ndarray
@@ -108,7 +107,7 @@ def _candidates(reader: Reader, wanted: np.ndarray | None, within: tuple[int, in
 def _wanted_rows(
     reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: tuple[int, int] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of some row groups those to read, and which of their rows are wanted."""
+    """The row groups to read, of some, and which of their rows are wanted."""
     starts = reader.group_starts
     if wanted is None and within is None:
         return candidates, np.arange(int((starts[candidates + 1] - starts[candidates]).sum()))
@@ -137,7 +136,7 @@ def _write_file(
     storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
     builder = Builder(entries.schema, delta=[HASH, ROWS, ROW_IDS])
-    for first in range(0, len(order), ROW_GROUP):  # a row group at a time: long values are never there twice
+    for first in range(0, len(order), ROW_GROUP):  # one row group at a time: long values are never in memory twice
         builder.add(take(entries, order[first : first + ROW_GROUP]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
     bounds = (int(hashes[order[0]]), int(hashes[order[-1]]))

@@ -1,6 +1,6 @@
 """Values as people see them in verdicts and errors: as JSON can carry them, readable, and bounded.
 
-Values are looked at one by one, and of a long one only the part that is shown is converted. Python's dates end at the
+Values are handled one by one, and only the part of a long one that is shown is converted. Python's dates end at the
 year 9999, its texts must be UTF-8, and a value of a table may be anything: nothing here goes through either unchecked.
 """
 
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.errors import counted
+
 MOST_OF_VALUE = 1_000
 """How many characters of a value are shown."""
 MOST_OF_ROW = 8_000
@@ -22,9 +24,9 @@ MOST_OF_ROW = 8_000
 MOST_OF_NAME = 1_000
 """The same where an error names a row."""
 MOST_OF_VERDICT = 4 * 2**20
-"""How many bytes the samples and worst rows of all constraints have in a verdict."""
+"""How many bytes the samples and worst rows of all constraints take in a verdict."""
 
-_DAYS_IN_400_YEARS = 146_097  # after which the calendar begins anew
+_DAYS_IN_400_YEARS = 146_097  # after which the calendar repeats
 _MICROS_IN_A_DAY = 86_400_000_000
 
 
@@ -42,7 +44,7 @@ def _shown_row(row: tuple[pa.Scalar, ...], most: int) -> list[Any]:
 
 
 def _shown(value: pa.Scalar, room: int) -> tuple[Any, int]:
-    """A value within about so many characters, and how many it took."""
+    """A value within about ``room`` characters, and how many it took."""
     kind = value.type
     if not value.is_valid:
         return None, 4
@@ -59,7 +61,7 @@ def _list(values: pa.Array, room: int) -> tuple[list[Any], int]:
     used = 2
     for value in values:
         if used >= room:
-            shown.append(f"… ({len(values):,} items in all)")
+            shown.append(f"… ({counted(len(values), 'item')} in all)")
             break
         item, size = _shown(value, room - used)
         shown.append(item)
@@ -72,7 +74,7 @@ def _struct(value: pa.StructScalar, room: int) -> tuple[dict[str, Any], int]:
     used = 2
     for place, field in enumerate(value.type):
         if used >= room:
-            shown["…"] = f"({value.type.num_fields:,} fields in all)"
+            shown["…"] = f"({counted(value.type.num_fields, 'field')} in all)"
             break
         shown[field.name], size = _shown(value[place], room - used)
         used += len(field.name) + size + 4
@@ -86,7 +88,7 @@ def _plain(value: pa.Scalar, room: int) -> Any:
         return _text(value.as_buffer(), room)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         data = value.as_buffer()
-        end = f"… ({data.size:,} bytes in all)" if 2 * data.size > room else ""
+        end = f"… ({counted(data.size, 'byte')} in all)" if 2 * data.size > room else ""
         return bytes(data[: room // 2 if end else data.size]).hex() + end
     if pa.types.is_date(kind):
         return _day(value.value)
@@ -105,13 +107,13 @@ def _plain(value: pa.Scalar, room: int) -> Any:
 
 
 def _text(data: pa.Buffer, room: int) -> str:
-    """A text, cut between characters; bytes that are no UTF-8 as ``\\xff``."""
+    """A text, cut between characters; bytes that are not UTF-8 as ``\\xff``."""
     start = bytes(data[: 4 * room]) if data.size > 4 * room else data.to_pybytes()  # no character has more bytes
     text = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode(start, final=len(start) == data.size)
     if len(start) == data.size and len(text) <= room:
         return text
     characters = int(np.count_nonzero(np.frombuffer(data, np.uint8) & 0xC0 != 0x80))
-    return f"{text[:room]}… ({characters:,} characters in all)"
+    return f"{text[:room]}… ({counted(characters, 'character')} in all)"
 
 
 def _day(days: int) -> str:

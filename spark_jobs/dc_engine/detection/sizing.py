@@ -30,7 +30,7 @@ _MOST_ENCODERS = 64
 def spread_of(
     storage: Storage, group: Group, files: Sequence[DataFile], rows: int, row_bytes: Mapping[str, float]
 ) -> Spread:
-    """Cut a group so that a probe has a bounded number of rows and entries, and of their bytes, to look at."""
+    """Cut a group so that a probe looks at a bounded number of rows and entries, and of their bytes."""
     entries = sum(file.rows for file in files)
     by_rows = math.ceil(max(rows, 1) * max(1 / _UNIT_ROWS, _width(group, row_bytes) / _UNIT_BYTES))
     if not group.indexes:
@@ -42,7 +42,7 @@ def spread_of(
 
 
 def _width(group: Group, bytes_a_row: Mapping[str, float]) -> float:
-    """How many bytes a row has in the columns of a group."""
+    """How many bytes a row takes in the columns of a group."""
     return sum(bytes_a_row.get(name, 0) for name in group.columns)
 
 
@@ -62,7 +62,7 @@ def make_work(
 ) -> Work:
     """What the workers need to know, with the work cut up by its size.
 
-    Without request nothing is listed; ``writes`` are the indexes to write when they are not all.
+    Without a request nothing is listed; ``writes`` are the indexes to write, if not all.
     """
     changed = (*inserts, *deletes, *undone.inserts, *undone.deletes)
     rows, row_bytes = sum(file.rows for file in changed), bytes_a_row(storage, changed)

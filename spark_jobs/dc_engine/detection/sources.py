@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def read_changes(
     spark: SparkSession, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()
 ) -> DataFrame:
-    """The rows of a source; nothing is read yet but what it takes to know the columns."""
+    """The rows of a source; nothing is read yet but what is needed to know the columns."""
     try:
         frame = _open(spark, changes)
         rows = frame.where(changes.where) if changes.where else frame
@@ -42,7 +42,7 @@ def _open(spark: SparkSession, changes: Changes) -> DataFrame:
 
 
 def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
-    """The columns of the changes with their Spark types; two that differ only by case are refused."""
+    """The columns of the changes with their Spark types; two that differ only in case are refused."""
     types: dict[str, str] = {}
     seen: dict[str, str] = {}
     for field in frame.schema.fields:
@@ -62,10 +62,10 @@ def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
 
 
 def row_hash(frame: DataFrame, salt: str) -> Column:
-    """A hash of the whole row, but for the columns of a change data feed.
+    """A hash of the whole row, except the columns of a change data feed.
 
-    A column counts with its name and only where it is not NULL (Spark's hash passes over NULLs), so that a column which
-    is added to the table later changes the hash of no row that is already there.
+    A column counts with its name and only where it is not NULL (Spark's hash skips NULLs), so that a column added to
+    the table later does not change the hash of any row already there.
     """
     from pyspark.sql import functions as f
 
@@ -79,7 +79,7 @@ def row_hash(frame: DataFrame, salt: str) -> Column:
 
 
 def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
-    """Some columns (with their types), found whatever case the changes write them in, without their names.
+    """Some columns (with their types), found whatever case the changes write them in, renamed by their places.
 
     Spark's Arrow functions take a dot in a name for a field of a struct. A column that the changes do not have is
     NULL: a delete may give the key alone.
@@ -105,7 +105,7 @@ def kept_name(place: int) -> str:
 
 
 def instant_in(spark: SparkSession) -> Callable[[datetime], int]:
-    """Which instant a timestamp without zone stands for in this session, as Spark itself sees it, in microseconds."""
+    """Which instant a timestamp without a zone stands for in this session, as Spark itself sees it, in microseconds."""
 
     def instant(value: datetime) -> int:
         return spark.sql(f"select unix_micros(timestamp_ltz '{value.isoformat(sep=' ')}')").collect()[0][0]

@@ -1,7 +1,7 @@
 """Staging: a load's rows are read from their source once and written to the state, before anything is checked.
 
 From then on the load is fixed: its rows have ids (the load's number, then their place in the staged files), its
-fingerprint tells whether the same changes were applied before, and every later step reads the same files, however often
+fingerprint shows whether the same changes were applied before, and every later step reads the same files, however often
 Spark repeats a task.
 """
 
@@ -37,7 +37,7 @@ _FILE_BYTES = 128 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The inserted, or the deleted rows of a load, or of one task's share of it."""
+    """The inserted or the deleted rows of a load, or of one task's share of it."""
 
     files: list[DataFile]
     rows: int
@@ -65,7 +65,7 @@ class Stage:
     """The function that Spark runs on each partition of the changes."""
 
     storage: Storage | None
-    """Without one nothing is written, and only the fingerprint is made."""
+    """Without it nothing is written, and only the fingerprint is made."""
     load: int
     columns: tuple[str, ...]
 
@@ -83,7 +83,7 @@ def stage_rows(
 ) -> Staged:
     """Write the first columns of some rows, under these names, and the hash of the whole row to the state.
 
-    An error is part of what comes back, with the files that were written before it.
+    An error is part of the result, with the files that were written before it.
     """
     inserted, deleted = _Share(storage, load, FileKind.ROWS), _Share(storage, load, FileKind.DELETES)
     try:
@@ -107,7 +107,7 @@ def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches
 
 
 def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
-    """Which rows of a batch are deletes; ``None`` where the changes do not say, and all are inserts."""
+    """Which rows of a batch are deletes; ``None`` if the changes do not say, and all are inserts."""
     place = batch.schema.get_field_index(CHANGE_TYPE)
     if place < 0:
         return None
@@ -117,7 +117,7 @@ def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
             f"The changes have a column {CHANGE_TYPE} of type {given.type}.",
             hint=f"It is a text, one of {', '.join(_DELETES)}, as in a change data feed.",
         )
-    kinds = given.cast(pa.large_binary()).to_pylist()  # which any text can be
+    kinds = given.cast(pa.large_binary()).to_pylist()  # any text can be cast to it
     deletes = {kind.encode(): is_delete for kind, is_delete in _DELETES.items()}
     for kind in set(kinds):
         if kind not in deletes:
@@ -130,7 +130,7 @@ def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
 
 
 class _Share:
-    """The inserted, or the deleted rows of one task: files and sums."""
+    """The inserted or the deleted rows of one task: files and sums."""
 
     def __init__(self, storage: Storage | None, load: int, kind: FileKind) -> None:
         self._writer = _Writer(storage, load, kind) if storage else None
@@ -220,7 +220,7 @@ def _canonical_type(arrow_type: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True)
 class StagedLoad:
-    """A whole load, staged. The rows of ``deletes`` are as they were given, and not recognised yet."""
+    """A whole load, staged. The rows of ``deletes`` are as given, not yet recognised."""
 
     inserts: list[DataFile]
     deletes: list[DataFile]
@@ -234,7 +234,7 @@ def gather(
 ) -> StagedLoad:
     """Put together what the tasks staged: number the rows, make the fingerprint (of rows in any order, and types).
 
-    An error among it is raised, and what all tasks wrote is removed.
+    An error among them is raised, and what all tasks wrote is removed.
     """
     parts = sorted(map(_staged, documents), key=lambda one: one.partition)
     for failure in (part.error for part in parts if part.error):
@@ -258,7 +258,7 @@ def gather(
 
 
 def _staged(text: str) -> Staged:
-    """What one task says that it staged."""
+    """What one task reports that it staged."""
     document = json.loads(text)
     inserted, deleted = (
         Part([data_file(file) for file in one["files"]], one["rows"], one["sums"])

@@ -25,7 +25,7 @@ from dc_engine.errors import DcError
 from dc_engine.state.parquet import Reader, in_parts
 
 WHOLE = "whole"
-"""A message to the probe of a group without key, to take all rows of the load."""
+"""A message to the probe of a group without a key, to take all rows of the load."""
 _MESSAGE_BYTES = 2 * 2**20
 """Larger messages would be large objects in the JVM, for which its heap grows."""
 
@@ -111,7 +111,7 @@ class Probe:
             pa.default_memory_pool().release_unused()  # Spark keeps the process for other tasks
 
     def _all_rows(self, group: Group) -> dict[str, list[pa.Table]]:
-        """All rows of the load for a group without key, read where they were staged."""
+        """All rows of the load for a group without a key, read where they were staged."""
         roles: dict[str, list[pa.Table]] = defaultdict(list)
         for rows, sign in pieces(self.work, group.columns):
             hashed, _ = with_hash(group.indexes[0], rows.select([ROW_ID, *group.columns]))
@@ -126,7 +126,7 @@ def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class ReportStep:
-    """Add up what the probes found, write it for people, and tell the driver."""
+    """Add up what the probes found, write it for people, and report to the driver."""
 
     work: Work
 
@@ -134,7 +134,7 @@ class ReportStep:
         documents: list[Document] = []
         try:
             documents.extend(self._documents(batches))
-        except DcError as error:  # what was written before is told as well, so that the driver can remove it
+        except DcError as error:  # what was written before is reported as well, so that the driver can remove it
             documents.append(failed(error))
         yield as_batch(documents)
 

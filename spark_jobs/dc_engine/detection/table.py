@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def misfit(schema: Mapping[str, str], table: DataFrame, source: Changes) -> str | None:
-    """What is wrong when a table lacks one of some columns, or has it with another type."""
+    """What is wrong, if a table lacks one of these columns or has it with another type."""
     types = {name.lower(): one for name, one in column_types(table, source).items()}
     for name, spark_type in schema.items():
         if types.get(name.lower()) != spark_type:
             has = f"has it as {types[name.lower()]}" if name.lower() in types else "does not have it"
-            return f"Column '{name}' of type {spark_type} is needed, and the table ({source}) {has}."
+            return f"Column '{name}' of type {spark_type} is needed, but the table ({source}) {has}."
     return None
 
 

@@ -69,7 +69,7 @@ class _Rows:
 def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | None) -> Probe:
     """The changed rows of a unit and what the indexes hold for them, as frames with codes in common orders.
 
-    ``earlier`` are rows that came and went before these, and that the indexes do not know of yet.
+    ``earlier`` are rows that came and went before these, which the indexes do not know yet.
     """
     new, gone = rows.new, rows.gone
     asking = [pa.concat_tables(pair) for pair in zip(new, gone, strict=True)]
@@ -79,7 +79,7 @@ def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | 
         [[one] for one in gone] if earlier is None else [list(pair) for pair in zip(gone, earlier.gone, strict=True)]
     )
     added = [[] for _ in new] if earlier is None else [[one] for one in earlier.new]
-    # a changed t asks for the old rows that lie as s in its block, and the other way round
+    # a changed t asks for the old rows that are s in its block, and the other way round
     old = [
         _find(work, group, index, unit, asks, _Lines.of(adds, takes))
         for index, asks, adds, takes in zip(group.indexes, reversed(asking), added, taken, strict=True)
@@ -100,7 +100,7 @@ def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | 
 
 
 def _is_first_share(group: Group, unit: int) -> bool:
-    """Whether a unit is the one in which pairs of new rows are counted: all units of a group without key have them."""
+    """Whether a unit is the one in which pairs of new rows are counted: all units of a keyless group have them."""
     return unit == 0 or bool(group.indexes[0].key)
 
 
@@ -173,7 +173,7 @@ def _signed(probe: Probe) -> list[_Signed]:
 
 
 def _new_entries(work: Work, group: Group, frames: Sequence[_Signed]) -> Iterator[pa.RecordBatch]:
-    """Write what the indexes get of a change, one run each."""
+    """Write what a change adds to the indexes, one run each."""
     for index in work.writes(group) if frames else []:
         added = pa.concat_tables(
             _entries(t if index == group.t_index else s, group.columns, sign) for t, s, sign in frames
@@ -183,10 +183,10 @@ def _new_entries(work: Work, group: Group, frames: Sequence[_Signed]) -> Iterato
 
 
 def _check_weights(work: Work, group: Group, frame: Frame) -> None:
-    """An index that holds fewer rows of a projection than were taken away is damaged."""
+    """Raise if an index holds fewer rows of a projection than are taken away: it is damaged."""
     if (frame.weights < 0).any():
         raise StateError(
-            f"The index on {', '.join(group.columns)} in the state {work.storage.uri} lacks rows that are deleted.",
+            f"The index on {', '.join(group.columns)} in the state {work.storage.uri} lacks rows to be deleted.",
             hint="Run maintain.py verify, then rebuild the state.",
         )
 
@@ -240,7 +240,7 @@ def _old_origin(frame: Frame, old: _Old) -> Origin:
 
 def _entries(frame: Frame, columns: Sequence[str], sign: int) -> pa.Table:
     """The projections of new rows (or, with the sign -1, of deleted ones) as entries of an index."""
-    order = np.argsort(frame.first)  # where all rows differ they are taken as they lie, without a copy
+    order = np.argsort(frame.first)  # if all rows differ they are taken in place, without a copy
     chosen = frame.table if frame.size == frame.table.num_rows else take(frame.table, frame.first[order])
     facts = {HASH: chosen.column(HASH)} | {name: chosen.column(name) for name in columns}
     facts[ROWS] = pa.array(sign * frame.weights[order])

@@ -1,8 +1,8 @@
-"""The hash of one value as a Spark SQL expression, told apart from any other value whatever is nested in it.
+"""The hash of one value as a Spark SQL expression, different for different values whatever is nested in them.
 
-Spark's own hash of an array, struct or map passes over NULLs inside and knows neither places nor lengths: of
-``[1, NULL]``, ``[NULL, 1]`` and ``[1]`` it is the same. So nested values are hashed level by level here. What comes out
-is the same in every session, and part of the state format (``docs/state-format.md``).
+Spark's own hash of an array, struct or map skips NULLs inside and knows neither places nor lengths: it is the same for
+``[1, NULL]``, ``[NULL, 1]`` and ``[1]``. So nested values are hashed level by level here. The result is the same in
+every session, and part of the state format (``docs/state-format.md``).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _HASHED_HERE = ("array", "struct", "map", "variant", "geometry", "geography")
-"""Types (by Spark's short names) of which ``xxhash64`` knows too little, or nothing at all."""
+"""Types (by Spark's short names) that ``xxhash64`` hashes too coarsely, or not at all."""
 
 
 def hashable(column: str, spark_type: DataType) -> str:
-    """A column as ``xxhash64`` shall see it: NULL where it is NULL; plain values cost no more than themselves."""
+    """A column as ``xxhash64`` should see it: NULL where it is NULL; plain values cost nothing extra."""
     sql = quoted(column)
     if spark_type.typeName() not in _HASHED_HERE:
         return _plain(sql, spark_type)
@@ -48,7 +48,7 @@ def _hash(column: str, sql: str, spark_type: DataType, depth: int) -> str:
     """The hash of a value inside a column: a number, also of NULL (42, with which ``xxhash64`` begins)."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    one = f"_dc_{depth}"  # no column is called so
+    one = f"_dc_{depth}"  # no column has this name
     if isinstance(spark_type, ArrayType):
         items = f"transform({sql}, {one} -> {_hash(column, one, spark_type.elementType, depth + 1)})"
         return f"xxhash64({items}, array_size({sql}))"
@@ -67,7 +67,7 @@ def _hash(column: str, sql: str, spark_type: DataType, depth: int) -> str:
 
 
 def _struct_hash(column: str, sql: str, spark_type: StructType, depth: int) -> str:
-    """Fields count as columns do, with their names and where they are not NULL: one that is added changes no hash."""
+    """Fields count as columns do, with their names and where they are not NULL: adding one changes no hash."""
     parts = [f"if({sql} is null, null, {literal('struct')})"]
     seen: dict[str, str] = {}
     for field in sorted(spark_type.fields, key=lambda one: one.name.lower()):

@@ -1,4 +1,4 @@
-"""What the workers of one load are told, and the messages that travel between their steps.
+"""What the workers of one load need to know, and the messages that travel between their steps.
 
 Messages go through Spark's shuffle as (task, kind, number, unit, payload): who gets it, what it is, of which group or
 constraint, of which unit, and an Arrow stream or a JSON document. Arrow streams make Spark move a few hundred large
@@ -20,7 +20,7 @@ from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
 _LONG_ROW = 256
-"""Rows of more bytes than that, on average, are worth compressing on their way."""
+"""Rows larger than this many bytes, on average, are worth compressing on their way."""
 MESSAGE_SCHEMA = "task int, kind string, number int, unit int, payload binary"
 _ARROW_SCHEMA = pa.schema(
     [
@@ -53,14 +53,14 @@ class Work:
     load: int
     """The number of the load for which violations are listed."""
     runs_of: int
-    """The number of the load that the new runs belong to; 0 when they are of no load alone."""
+    """The number of the load that the new runs belong to; 0 when they belong to no single load."""
     inserts: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
     """Files of the rows that are deleted, under the ids that they have in the indexes."""
     undone: Undone
     """What comes and goes before, because an earlier attempt of the load is undone."""
     dead: tuple[DataFile, ...]
-    """Files that say which rows are passed over when they are met in other files: they were deleted long ago."""
+    """Files that say which rows to skip when they are met in other files: they were deleted earlier."""
     index_files: Mapping[str, tuple[DataFile, ...]]
     spread: Mapping[int, Spread]
     first_units: Mapping[int, int]
@@ -73,11 +73,11 @@ class Work:
     max_samples: int
     mask: tuple[str, ...]
     lists: bool = True
-    """Whether violations are written down for people, or only counted."""
+    """Whether violations are listed for people, or only counted."""
 
     @property
     def changed(self) -> tuple[tuple[DataFile, str], ...]:
-        """All files of rows that come and go, with what stands before the role of their rows."""
+        """All files of rows that come and go, with the prefix of their rows' role."""
         parts = (
             (self.inserts, ""),
             (self.deletes, GONE),
@@ -97,7 +97,7 @@ class Work:
         return max(self.max_listed, self.max_samples) if self.lists else 0
 
     def task_of(self, group: int, unit: int) -> int:
-        """The probe task of a unit: units are dealt out in turn, so that every task gets its part of each group."""
+        """The probe task of a unit: units are assigned in turn, so that every task gets its part of each group."""
         return (self.first_units[group] + unit) % self.probe_tasks
 
     def writes(self, group: Group) -> list[IndexPlan]:
@@ -161,7 +161,7 @@ def _aligned(payload: pa.Buffer) -> pa.Buffer:
 
 
 def _stream(table: pa.Table) -> pa.Buffer:
-    """The table as an Arrow stream; rows of long values are compressed, for all of it goes through the JVM."""
+    """The table as an Arrow stream; rows of long values are compressed, because all of it goes through the JVM."""
     compression = "zstd" if table.nbytes > _LONG_ROW * table.num_rows else None
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as stream:

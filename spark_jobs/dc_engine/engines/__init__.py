@@ -1,5 +1,5 @@
-"""What moves the work: reads rows from their source, and runs the steps of the other rooms on workers or right here.
+"""What moves the work: reads rows from their source, and runs the other rooms' steps on workers or in this process.
 
 The steps themselves are pure: Arrow batches in, Arrow batches out. An ``Engine`` decides where they run. Spark is one
-(``spark.py``); whoever has another kind of source gives another.
+(``spark.py``); another kind of source needs another.
 """

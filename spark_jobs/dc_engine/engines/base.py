@@ -21,20 +21,20 @@ from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does. The batches of the first step have one number each; a step yields messages, the last documents."""
+"""What a task does. The batches of the first step hold one number each; steps yield messages, the last documents."""
 Source = Any
 """Rows as an engine holds them before they are staged: Spark's is a DataFrame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """What is to be done with the rows of a source."""
+    """What to do with the rows of a source."""
 
     source: Changes
     types: Mapping[str, str]
     """All its columns, with their Spark types: they are part of the fingerprint."""
     storage: Storage | None = None
-    """Without one nothing is written, and only the fingerprint is made."""
+    """Without it nothing is written, and only the fingerprint is made."""
     load: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
     """Those that are kept."""
@@ -46,7 +46,7 @@ class Engine(ABC):
 
     @abstractmethod
     def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
-        """The rows of a source; nothing is read yet but what it takes to know the columns."""
+        """The rows of a source; nothing is read yet but what is needed to know the columns."""
 
     @abstractmethod
     def types(self, rows: Source, source: Changes) -> dict[str, str]:
@@ -54,7 +54,7 @@ class Engine(ABC):
 
     @abstractmethod
     def instant(self, value: datetime) -> int:
-        """Which instant, in microseconds since 1970, a timestamp without zone stands for."""
+        """Which instant, in microseconds since 1970, a timestamp without a zone stands for."""
 
     @abstractmethod
     def stage(self, rows: Source, asked: Staging) -> StagedLoad:
@@ -62,7 +62,7 @@ class Engine(ABC):
 
     @abstractmethod
     def tasks(self, rows: int, size: int) -> Tasks:
-        """Where to run steps on so many rows, which read files of so many bytes."""
+        """Where to run steps on ``rows`` rows that read files of ``size`` bytes."""
 
     @abstractmethod
     def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
@@ -87,7 +87,7 @@ class Tasks(ABC):
     def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
         """The documents of the last step. The first gets the numbers up to ``count``, one each.
 
-        Each further step runs in so many tasks; a message goes to the task that it names.
+        Each further step runs in its number of tasks; a message goes to the task that it names.
         """
 
     def documents(self, storage: Storage, count: int, first: Step, *further: tuple[int, Step]) -> list[Document]:

@@ -8,6 +8,7 @@ from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, read_changes
 from dc_engine.detection.table import misfit, rows_of_state
+from dc_engine.errors import counted
 from dc_engine.request import Changes
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -27,7 +28,11 @@ def differences(spark: SparkSession, storage: Storage, snapshot: Snapshot, sourc
     columns, types = list(snapshot.schema), list(snapshot.schema.values())
     state = rows_of_state(spark, storage, snapshot.files_of(FileKind.ROWS), dead, columns, types)
     ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
-    names = ("the state", f"the table ({source})")
+    names = ("state", f"table ({source})")
     sides = ((ours, theirs, *names), (theirs, ours, *reversed(names)))
-    counted = [(one.exceptAll(other).count(), has, lacks) for one, other, has, lacks in sides]
-    return [f"{count:,} rows of {has} are not in {lacks}." for count, has, lacks in counted if count]
+    counts = [(one.exceptAll(other).count(), has, lacks) for one, other, has, lacks in sides]
+    return [
+        f"The {has} has {counted(count, 'row')} that the {lacks} does not have."
+        for count, has, lacks in counts
+        if count
+    ]

@@ -18,7 +18,7 @@ from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
 from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
-from dc_engine.errors import ChangesError
+from dc_engine.errors import ChangesError, counted
 from dc_engine.masking import told
 from dc_engine.request import Request
 from dc_engine.state.files import DataFile
@@ -33,7 +33,7 @@ _PLACES, _COUNTS = "_dc_places", "_dc_counts"
 _ROWS_A_BATCH = 10_000
 _IDS_A_RANGE = 65_536
 _ROWS_A_TASK = 2**22
-"""So many violating rows, of all rules together, a task looks up."""
+"""How many violating rows, of all rules together, a task looks up."""
 
 
 def quarantine(
@@ -45,15 +45,15 @@ def quarantine(
     listed: Mapping[str, Sequence[DataFile]],
     key: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Write both outputs. A row is recognised by its hash: rows that are alike in every column violate alike.
+    """Write both outputs. A row is recognised by its hash: rows identical in every column violate alike.
 
-    Deletes are with the clean rest, except that of an update (by key) whose new row violates: both rows of it stay
-    behind, so that who publishes the clean rest leaves the old row in place.
+    Deletes are with the clean rest, except that of an update (by key) whose new row violates: both its rows stay
+    behind, so that whoever publishes the clean rest leaves the old row in place.
     """
     from pyspark.sql import functions as f
 
     assert request.quarantine is not None
-    # by a merge: Spark takes what comes from few files for small, and would send it to every worker
+    # by a merge: Spark thinks that what comes from few files is small, and would send it to every worker
     violating = _violating(spark, storage, staged, listed).hint("merge")
     rows = changes.withColumn(ROW_HASH, row_hash(changes, ROW_HASHES[0])).join(violating, ROW_HASH, "left")
     names = {name.lower(): name for name in changes.columns}
@@ -79,8 +79,9 @@ def quarantine(
             ) from (None if request.mask else error)
     total = written["violating_rows"] + written["clean_rows"]
     if total != staged.inserted + staged.deleted:
+        checked = counted(staged.inserted + staged.deleted, "row")
         raise ChangesError(
-            f"The changes ({request.changes}) gave {staged.inserted + staged.deleted:,} rows when they were checked, "
+            f"The changes ({request.changes}) gave {checked} when they were checked, "
             f"and {total:,} when they were written to the quarantine.",
             hint="Something wrote to them meanwhile: run the load again.",
         )
@@ -92,8 +93,8 @@ def _violating(
 ) -> DataFrame:
     """The hash of each violating row, which rules it violates, and how often in all.
 
-    Workers read the files of violating rows, deal the rows out by ranges of ids, look up their hashes, and deal them
-    out by ranges of those, so that rows that are alike meet. Until then Spark moves chunks of many rows.
+    Workers read the files of violating rows, send the rows out by ranges of ids, look up their hashes, and send them
+    out by ranges of those, so that identical rows meet. Until then Spark moves chunks of many rows.
     """
     names = tuple(sorted(listed_in))
     files = tuple((place, file) for place, name in enumerate(names) for file in listed_in[name])
@@ -132,13 +133,13 @@ class _ReadFiles:
                     yield send(one % self.tasks, "rows", placed.slice(start, end - start), number=place, unit=one)
 
     def _are_ours(self, ids: np.ndarray) -> np.ndarray:
-        """Which rows the load brings: one of another load that comes back with it may violate too."""
+        """Which rows the load itself brings: a row of another load that comes back with it may violate too."""
         return np.isin(ids >> LOAD_BITS, [file.load for file in self.inserts])
 
 
 @dataclass(frozen=True, slots=True)
 class _GatherRules:
-    """The function that Spark runs: a line for each violating row of a range, from its violations of all rules."""
+    """The function that Spark runs: one line per violating row of a range, from its violations of all rules."""
 
     storage: Storage
     inserts: tuple[DataFile, ...]
@@ -175,7 +176,7 @@ class _GatherRules:
 
 @dataclass(frozen=True, slots=True)
 class _EachHashOnce:
-    """The function that Spark runs: of violating rows that are alike, one, with the names of its rules."""
+    """The function that Spark runs: one of each set of identical violating rows, with the names of its rules."""
 
     names: tuple[str, ...]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_ROWS_HERE = 5_000
-"""Up to so many rows, which read so many bytes of the state at most, are worked on in the driver."""
+"""Up to how many rows, reading at most how many bytes of the state, are processed in the driver."""
 MOST_BYTES_HERE = 256 * 2**20
 MOST_FILES_HERE = 64 * 2**20
 """Rows in files of more bytes than that are not fetched to the driver to find out how many they are."""
@@ -104,9 +104,9 @@ class SparkEngine(Engine):
         return gather(documents, asked.storage, asked.load, list(asked.types.items()))
 
     def _staged_here(self, rows: DataFrame, asked: Staging) -> list[str] | None:
-        """What a worker would report, of rows that came to the driver; nothing when they are for the workers.
+        """What a worker would report, for rows that came to the driver; ``None`` when they are for the workers.
 
-        Spark cannot bring every nested value to the driver: fields that are never NULL, in a struct that is.
+        Spark cannot bring every nested value to the driver: not fields that are never NULL in a struct that is.
         """
         if self._mode == "spark" or any("<" in spark_type for spark_type in asked.columns.values()):
             return None

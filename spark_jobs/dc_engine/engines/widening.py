@@ -1,6 +1,6 @@
-"""Columns that were not kept so far, for the rows that are in the state: from the table itself.
+"""Columns that were not kept so far, for the rows in the state: from the table itself.
 
-Each row of the state finds itself in the table by its key, or without one by the hash of the whole row. The table may
+Each row of the state is found in the table by its key or, without one, by the hash of the whole row. The table may
 have more rows (those of the load that is being applied), but it must have all that the state has.
 """
 
@@ -15,7 +15,7 @@ from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, kept_name, read_changes, row_hash
 from dc_engine.detection.staging import ROW_HASHES
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
-from dc_engine.errors import ChangesError, SchemaError
+from dc_engine.errors import ChangesError, SchemaError, counted
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -51,9 +51,9 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
         for file in files:
             storage.remove(file.path)
         raise ChangesError(
-            f"The table ({source}) and the state do not have the same rows: of the {snapshot.rows:,} rows in the state "
-            f"{found:,} were found in it.",
-            hint="'table' is the table as it was before this load: of a load that deletes or updates, give it an older "
+            f"The table ({source}) and the state do not have the same rows: "
+            f"{counted(snapshot.rows, 'row')} in the state, {found:,} found in the table.",
+            hint="'table' is the table as it was before this load: for a load that deletes or updates, give an older "
             "version of the table; or rebuild the state from the table.",
         )
     return files
@@ -70,7 +70,7 @@ def _by_key(state: DataFrame, rows: DataFrame, key: int) -> DataFrame:
 
 
 def _by_hash(state: DataFrame, rows: DataFrame) -> DataFrame:
-    """Rows alike are paired off in any order: they are the same in every column."""
+    """Identical rows are paired off in any order: they are the same in every column."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

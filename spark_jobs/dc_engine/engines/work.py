@@ -12,6 +12,7 @@ from dc_engine.detection.sizing import encoders, size_of
 from dc_engine.detection.steps import Encode, Probe, ReportStep
 from dc_engine.detection.work import Work
 from dc_engine.engines.base import Engine, Here
+from dc_engine.errors import counted
 from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
@@ -22,7 +23,8 @@ def detect(engine: Engine, work: Work) -> list[Document]:
     """Run a change through encode, probe and report; returns the report's documents."""
     tasks, count = engine.tasks(*size_of(work)), encoders(work)
     where = "in the driver" if isinstance(tasks, Here) else "by Spark's workers"
-    log.info("%s rows, %s bytes of indexes: checked %s", *size_of(work), where)
+    rows, size = size_of(work)
+    log.info("%s, %s of indexes: checked %s", counted(rows, "row"), counted(size, "byte"), where)
     steps = (Encode(work, count), (work.probe_tasks, Probe(work)), (work.report_tasks, ReportStep(work)))
     return tasks.documents(work.storage, count, *steps)
 

@@ -18,12 +18,12 @@ from dc_engine.state.storage import Storage
 
 
 def own_files(snapshot: Snapshot, load: Load) -> list[DataFile]:
-    """The files of rows that are of one load alone."""
+    """The rows files that belong to one load alone."""
     return [file for file in snapshot.files_of(FileKind.ROWS) if file.load == load.number]
 
 
 def rows_among_others(storage: Storage, snapshot: Snapshot, load: Load, columns: Sequence[str]) -> pa.Table:
-    """The rows of a load in files that have rows of others too."""
+    """The rows of a load that are in files with rows of other loads."""
     low, high = load.number << LOAD_BITS, (load.number + 1) << LOAD_BITS
     parts = [pa.table({ROW_ID: pa.array([], pa.int64())})]
     for file in snapshot.files_of(FileKind.ROWS):
@@ -37,7 +37,7 @@ def rows_among_others(storage: Storage, snapshot: Snapshot, load: Load, columns:
 
 
 def scratch_file(storage: Storage, rows: pa.Table) -> DataFile:
-    """Rows in a file that only the workers need."""
+    """Rows in a temporary file for the workers."""
     ordered = rows.select([ROW_ID, *(name for name in rows.column_names if name != ROW_ID)])
     path, data = f"{FileKind.DELETES.folder}/scratch-{uuid.uuid4().hex}.parquet", parquet_bytes(ordered)
     return store_parquet(storage, path, data, kind=FileKind.DELETES, load=0, rows=rows.num_rows)

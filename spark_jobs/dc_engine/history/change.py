@@ -16,7 +16,7 @@ from dc_engine.state.loads import Load
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A load that is to be applied, perhaps in the place of another."""
+    """A load to be applied, perhaps in place of another."""
 
     load_id: str
     number: int
@@ -29,24 +29,24 @@ class Attempt:
 class Change:
     """What happens to the rows of a state.
 
-    Of a load that takes another attempt's place, ``inserts`` and ``deletes`` are what it does itself, as if it came
-    last; everything else that is different now comes before, as ``undone``.
+    When a load replaces an earlier attempt, ``inserts`` and ``deletes`` are what it does itself, as if it came
+    last; everything else that differs now comes before, as ``undone``.
     """
 
     inserts: Sequence[DataFile] = ()
-    """Rows that come; when a load is taken out, those that nobody deletes any more."""
+    """Rows that come; when a load is taken out, those that no load deletes any more."""
     deletes: Sequence[DataFile] = ()
     """Rows that go."""
     undone: Undone = NOTHING_UNDONE
     """Rows that come back and rows that go when an earlier attempt is undone."""
     rows: int = 0
-    """How many rows more (or fewer) there are then."""
+    """How many more (or fewer) rows there are afterwards."""
     turned: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The ids of rows in files that stay which were alive and are dead now, or the other way round."""
+    """The ids of rows, in files that stay, that were alive and are now dead, or the other way round."""
     lines: list[DataFile] = field(default_factory=list)
-    """The deletes of loads, to be written down in place of what stood there."""
+    """The deletes of loads, to be recorded in place of the earlier ones."""
     amended: list[Load] = field(default_factory=list)
-    """Later loads whose deletes find other rows now."""
+    """Later loads whose deletes now find other rows."""
     deleted: int = 0
     """How many rows the load deletes."""
     missing: int = 0
@@ -56,7 +56,7 @@ class Change:
     replaced: int = 0
     """Rows that inserts of the load replace."""
     scratch: list[DataFile] = field(default_factory=list)
-    """Files that only the workers need."""
+    """Temporary files for the workers."""
 
     @property
     def recorded(self) -> int:

@@ -1,8 +1,8 @@
-"""Take a load out of the history, or put another attempt in its place, as if it had been so from the beginning.
+"""Take a load out of the history, or put another attempt in its place, as if it had been that way from the beginning.
 
 Loads after it stay as they were given, but a delete of theirs may now find another row, or none, and an insert may now
-meet a row with its key. What each of them does to the rows that the load touches is played through again; nothing else
-can have changed.
+meet a row with its key. What each of them does to the rows that the load touches is replayed; nothing else can have
+changed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def rewrite(
         raise StateError(
             f"Load '{load.load_id}' cannot be taken out or replaced: the state was rebuilt from the table since, and "
             "its rows can no longer be told from others.",
-            hint="Mend the table and rebuild the state from it, or give the changes a load_id of their own.",
+            hint="Fix the table and rebuild the state from it, or give the changes a load_id of their own.",
         )
     later = snapshot.loads(storage).since(load.place + 1)
     replay = needs_replay(load, later, attempt)
@@ -79,7 +79,7 @@ def rewrite(
 
 
 def _check_keys(plan: Plan, load: Load, later: Iterable[Load]) -> None:
-    """Refuse to play loads again by another key than theirs: by it deletes found rows, and inserts met none."""
+    """Refuse to replay loads by a key other than theirs: by theirs, deletes found rows and inserts met none."""
     key = {name.lower() for name in plan.key}
     for one in later:
         depends = one.recorded or one.duplicate_keys == "replace" or (one.key and one.inserted)
@@ -87,8 +87,8 @@ def _check_keys(plan: Plan, load: Load, later: Iterable[Load]) -> None:
             before, now = (", ".join(names) or "none: the whole row" for names in (one.key, plan.key))
             raise StateError(
                 f"Load '{load.load_id}' cannot be taken out or replaced: load '{one.load_id}' after it was applied "
-                f"with another key ({before}) than today's ({now}), and cannot be played again by this one.",
-                hint=f"Take out the loads after it first, the newest of them first, back to '{one.load_id}'; or mend "
+                f"with another key ({before}) than today's ({now}), and cannot be replayed by today's.",
+                hint=f"Take out the loads after it first, newest first, back to '{one.load_id}'; or fix "
                 "the table and rebuild the state from it.",
             )
 
@@ -105,7 +105,7 @@ class _Deeds:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A delete as it is now: which load, which row (none: it was not there), why, and the line that asked for it."""
+    """A delete as it is now: which load, which row (none: not there), why, and the line that asked for it."""
 
     number: int
     code: int
@@ -116,7 +116,7 @@ class _Outcome:
 
 @dataclass
 class _Replay:
-    """The load and all later ones, played through for the identities that it touches."""
+    """The load and all later ones, replayed for the identities that it touches."""
 
     storage: Storage
     snapshot: Snapshot
@@ -154,7 +154,7 @@ class _Replay:
         return result
 
     def _turned(self, scene: Scene, present: set[int]) -> np.ndarray:
-        """The rows in files that stay which were alive and are dead now, or the other way round."""
+        """The rows, in files that stay, that were alive and are now dead, or the other way round."""
         dropped = set(row_ids(self.storage, own_files(self.snapshot, self.load)).tolist())
         staged = {row for row in scene.new.ids if row is not None}  # alive unless a later load deletes it
         return np.array(sorted((scene.now | staged) - dropped ^ present), np.int64)
@@ -164,7 +164,7 @@ class _Replay:
         return [self.attempt.number] if self.attempt else []
 
     def _play(self, scene: Scene) -> tuple[list[_Outcome], set[int]]:
-        """Play all loads through; the deletes as they are now, and the rows that are there at the end."""
+        """Replay all loads: the deletes as they are now, and the rows that are there at the end."""
         loads: dict[int, Load | Attempt] = {one.number: one for one in self.later}
         order = {number: turn for turn, number in enumerate([*self._attempt_numbers, *loads])}
         if self.attempt:
@@ -211,7 +211,7 @@ class _Replay:
             found.append(_Outcome(load.number, code, row, "delete", line))
         if self.plan.key and len(deeds.inserts) > 1:
             name = self._name(self._rows(deeds.inserts[:1]), 0)
-            raise ChangesError(f"Load '{load.load_id}' inserts row {name} twice.", hint="A key is there once.")
+            raise ChangesError(f"Load '{load.load_id}' inserts row {name} twice.", hint="A key names one row.")
         for row in deeds.inserts:
             if self.plan.key and present:
                 if load.duplicate_keys == "error":
@@ -260,7 +260,7 @@ class _Replay:
         return read_dead(self.storage, self.snapshot.files_of(FileKind.DEAD))
 
     def _write_lines(self, result: Change, outcomes: Sequence[_Outcome], scene: Scene) -> None:
-        """Write down the deletes of the attempt, and of every load whose deletes are others than before."""
+        """Record the deletes of the attempt, and of every load whose deletes have changed."""
         lines, numbers = scene.lines.table, whole(scene.lines.table.column(LOAD)).to_numpy()
         touched = np.isin(scene.lines.codes, list(scene.concerned))
         before: dict[int, list[Any]] = defaultdict(list)
@@ -296,7 +296,7 @@ class _Replay:
                 result.lines.append(write_deletes(self.storage, number, version, written))
 
     def _lines_of(self, outcomes: Sequence[_Outcome], lines: pa.Table, kept: pa.Table) -> pa.Table:
-        """The deletes of one load as they are written down: those that did not change, and the others."""
+        """The deletes of one load as they are recorded: those that did not change, and the others."""
         columns = [ROW_ID, CAUSE, *self.plan.stored]
         lost = lines.take(pa.array([one.line for one in outcomes if one.row is None], pa.int64())).select(columns)
         tables = [kept.select(columns), lost.set_column(0, ROW_ID, pa.nulls(lost.num_rows, pa.int64()))]

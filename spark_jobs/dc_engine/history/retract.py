@@ -11,9 +11,9 @@ from dc_engine.state.storage import Storage
 
 
 def is_newest(storage: Storage, snapshot: Snapshot, load: Load) -> bool:
-    """Whether nothing came after a load or changed since, and all that it wrote stands apart.
+    """Whether nothing came after a load or changed since, and all that it wrote is in files of its own.
 
-    It can then be taken out at no cost. One that took another's place in the history has no runs of its own.
+    It can then be taken out at no cost. A load that replaced another in the history has no runs of its own.
     """
     if load.number != snapshot.last_change:
         return False

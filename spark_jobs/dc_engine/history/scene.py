@@ -1,4 +1,4 @@
-"""What a replay looks at: the rows that a load touches, and the deletes of all loads from it on."""
+"""What a replay looks at: the rows that a load touches, and the deletes of that load and all later ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Scene:
     lines: Coded
     """All deletes from the load on, and those of the attempt."""
     given: np.ndarray
-    """Which of these are of the load, or of the attempt."""
+    """Which of these belong to the load, or to the attempt."""
 
     @cached_property
     def concerned(self) -> set[int]:
@@ -62,7 +62,7 @@ class Scene:
 
     @cached_property
     def rows(self) -> dict[int, set[int]]:
-        """The ids of all rows of each identity that is concerned, alive or not."""
+        """The ids of all rows of each concerned identity, alive or not."""
         found: dict[int, set[int]] = defaultdict(set)
         for part in (self.own, self.new, self.alive, self.lines):
             for code, row in zip(part.codes.tolist(), part.ids, strict=True):
@@ -117,7 +117,7 @@ class SceneReader:
         return self._table(read_rows(self.storage, files, self.plan.identity.key))
 
     def _table(self, parts: Iterable[pa.Table]) -> pa.Table:
-        """Identities and ids as one table, also when there are none."""
+        """Identities and ids as one table, even when there are none."""
         columns = [*self.plan.identity.key, ROW_ID]
         return self._joined([part.select(columns) for part in parts], columns)
 
@@ -164,7 +164,7 @@ class SceneReader:
         return self._joined(tables, columns)
 
     def _written_lines(self, file: DataFile, versions: Mapping[int, int], columns: Sequence[str]) -> pa.Table:
-        """The lines of a file that are of these loads, and still count."""
+        """The lines of a file that belong to these loads and still count."""
         reader = Reader(self.storage, file)
         groups = range(len(reader.group_starts) - 1)
         marks = reader.read(groups, [LOAD, VERSION])
@@ -176,9 +176,9 @@ class SceneReader:
         if unknown:
             culprit = next(one for one in (self.load, *self.later) if one.number in set(numbers[counts].tolist()))
             raise StateError(
-                f"Load '{self.load.load_id}' cannot be taken out or replaced: load '{culprit.load_id}' deleted rows of "
-                f"which column {', '.join(map(repr, sorted(unknown)))} is not known.",
-                hint="Mend the table and rebuild the state from it.",
+                f"Load '{self.load.load_id}' cannot be taken out or replaced: load '{culprit.load_id}' deleted rows "
+                f"whose column {', '.join(map(repr, sorted(unknown)))} is not known.",
+                hint="Fix the table and rebuild the state from it.",
             )
         return reader.read(groups, columns).filter(pa.array(counts)).select(columns)
 

@@ -1,7 +1,7 @@
 """The numba functions: arrays in, arrays out, nothing else. Importing a module of this room imports numba.
 
 Numba keeps what it compiled beside the source. A worker gets the engine as a zip with a new path for each job, so the
-sources are put where they have a lasting path, and are compiled once a machine instead of once a job.
+sources are put where they have a lasting path, and are compiled once per machine instead of once per job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _settle(package: str, path: list[str]) -> None:
     digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "airflow-dc-provider" / f"kernels-{digest}"
-    with contextlib.suppress(OSError, RuntimeError):  # no home, or none that can be written: compiled once a job, then
+    with contextlib.suppress(OSError, RuntimeError):  # no home, or none that is writable: compiled once per job, then
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, source in sources.items():
             if not (folder / name).is_file() or (folder / name).read_bytes() != source:

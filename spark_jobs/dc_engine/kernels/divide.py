@@ -1,7 +1,7 @@
 """Weighted dominance counting in three dimensions, block by block: divide and conquer over a Fenwick tree.
 
 In the order of x, what lies in the left half of a range is below what lies in the right half, and only y and z are left
-to compare: a sweep. Halves that were swept are merged into the order of y, so every level of the division is one pass.
+to compare: a sweep. Swept halves are merged into the order of y, so every level of the division is one pass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 LEAF = 32
-"""So few queries and entries are compared pair by pair."""
+"""How few queries and entries are compared pair by pair."""
 
 
 @njit(cache=True, nogil=True)

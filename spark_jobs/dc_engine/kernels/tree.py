@@ -14,7 +14,7 @@ EQ, NE, LT, LE, GT, GE = range(6)
 
 LEAF = 24
 _BEYOND = 2**62
-"""More than two codes ever differ by."""
+"""More than any two codes differ by."""
 
 
 @njit(cache=True, nogil=True)
@@ -52,7 +52,7 @@ def _box_holds(op: int, low: int, high: int, query: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _select(order: np.ndarray, values: np.ndarray, start: int, end: int, middle: int) -> None:
-    """Reorder ``order[start:end]`` so that the value at ``middle`` parts the smaller from the larger ones."""
+    """Reorder ``order[start:end]`` so that the value at ``middle`` separates the smaller from the larger ones."""
     left = start
     right = end - 1
     while left < right:
@@ -78,7 +78,7 @@ def _select(order: np.ndarray, values: np.ndarray, start: int, end: int, middle:
 
 @njit(cache=True, nogil=True)
 def build(points: np.ndarray, weights: np.ndarray, ops: np.ndarray) -> tuple:
-    """The tree over ``points`` (one row a dimension): order, node bounds, boxes and weights.
+    """The tree over ``points`` (one row per dimension): order, node bounds, boxes and weights.
 
     Node ``i`` has the children ``2i + 1`` and ``2i + 2``; a node with at most ``LEAF`` entries has none. Dimensions of
     equalities are split before all others: a query then goes straight to its block.

@@ -1,4 +1,4 @@
-"""What everything that is kept up can do, and what a change hands to it."""
+"""What every maintained thing can do, and what a change hands to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dc_engine.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What it takes to change a state: who moves the work, where the files are, which of them are new."""
+    """What it takes to change a state: what moves the work, where the files are, which of them are new."""
 
     engine: Engine
     storage: Storage
@@ -29,12 +29,12 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a change did to one thing."""
+    """What a change did to one maintained thing."""
 
     files: Sequence[DataFile]
-    """Those that it needs from now on besides the ones it had."""
+    """Files that it needs from now on, besides those it had."""
     facts: Any
-    """What the snapshot says of it."""
+    """What the snapshot says about it."""
     listed: Sequence[DataFile] = ()
     """Files for people, which the record of the load names."""
     found: Any = None
@@ -42,7 +42,7 @@ class Kept:
 
 
 class Maintained(ABC):
-    """Something that is kept up. Its facts are in the snapshot under its name, its files are of kinds of its own."""
+    """Something maintained. Its facts are in the snapshot under its name; its files have kinds of their own."""
 
     name: ClassVar[str]
 
@@ -52,24 +52,24 @@ class Maintained(ABC):
 
     @abstractmethod
     def caught_up(self, ground: Ground, base: Snapshot) -> Snapshot:
-        """The snapshot with everything that is asked of it, for the rows that are there; with what it had for those."""
+        """The snapshot with everything that is asked of it, for the rows already there; it keeps what it had."""
 
     @abstractmethod
     def merges(self, files: Sequence[DataFile], *, everything: bool) -> list[Merge]:
-        """How to merge those of its files that are many, or all of them. ``files`` are all that may be merged now."""
+        """How to merge its files when there are many, or all of them. ``files`` are all that may be merged now."""
 
     @abstractmethod
     def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int) -> Kept:
-        """Let a change of rows happen to it. What it writes is of the load ``owner`` alone, or (0) of none."""
+        """Apply a change of rows. What it writes belongs to the load ``owner`` alone, or (0) to none."""
 
     @abstractmethod
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
-        """The verdict with what is to be said of it."""
+        """The verdict with its part added."""
 
     @abstractmethod
     def rejected(self, verdict: Verdict, stays: Snapshot) -> Verdict:
-        """The verdict of a load that is not kept: whatever counts all rows is that of the state that stays."""
+        """The verdict of a load that is not kept: counts over all rows are those of the state that stays."""
 
     @abstractmethod
     def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
-        """Whether the snapshot's facts are those of its rows: all of them are made anew and compared."""
+        """What is wrong with the snapshot's facts: all are computed again from its rows and compared."""

@@ -1,4 +1,4 @@
-"""Columns that are asked for now and were not kept so far, for the rows that are in the state."""
+"""Columns that are asked for now and were not kept so far, for the rows in the state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.rows import read_dead_rows, row_ids, write_rows
-from dc_engine.errors import ConstraintError
+from dc_engine.errors import ConstraintError, counted
 from dc_engine.maintained.base import Ground
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile, FileKind
@@ -45,10 +45,10 @@ def with_columns(
         ]
         raise ConstraintError(
             f"Column {', '.join(map(repr, unknown))}, which {users[0] if users else 'the key'} needs, is not known "
-            f"of the {before.rows:,} rows that are in the state, or not in the type that it has now.",
+            f"for the {counted(before.rows, 'row')} in the state, or not in its present type.",
             hint="Give the whole table, as it was before this load, as 'table' in the request.",
         )
-    log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), table)
+    log.info("reading column %s of the rows in the state from %s", ", ".join(unknown), table)
     files = ground.engine.widen(ground.storage, before, plan, table)
     ground.drafts.extend(files)
     files = [*files, *_dead_rows(ground, before)]

@@ -12,20 +12,20 @@ from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 
 VIOLATIONS = "violations"
-"""The name of the totals of constraints among a snapshot's facts."""
+"""The name of the constraints' totals among a snapshot's facts."""
 
 
 def check_table(snapshot: Snapshot, constraint_set: ConstraintSet, *, state: str) -> None:
     """Refuse the state of another table."""
     if snapshot.table.lower() != constraint_set.table.lower():
         raise StateError(
-            f"The state {state} is of table '{snapshot.table}', the constraints are of table '{constraint_set.table}'.",
+            f"The state {state} is for table '{snapshot.table}', the constraints for table '{constraint_set.table}'.",
             hint="Give each table a state folder of its own.",
         )
 
 
 def check_mask(mask: Iterable[str], columns: Iterable[str], *, source: str) -> None:
-    """Refuse to mask a column that is not there: its values would appear under the name that was meant."""
+    """Refuse to mask a column that is not there: the column meant would be shown."""
     known = {name.lower(): name for name in columns}
     for name in mask:
         if name.lower() not in known:
@@ -36,7 +36,7 @@ def check_mask(mask: Iterable[str], columns: Iterable[str], *, source: str) -> N
 
 
 def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
-    """Refuse a column whose type is another than in the rows that are there."""
+    """Refuse a column whose type is not the one it has in the rows already there."""
     if not snapshot.files_of(FileKind.ROWS):
         return
     now = {name.lower(): (name, spark_type) for name, spark_type in types.items()}
@@ -44,7 +44,7 @@ def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
         given, spark_type = now.get(name.lower(), (name, before))
         if spark_type != before:
             raise SchemaError(
-                f"Column '{given}' has type {spark_type}, and had type {before} in the loads before.",
+                f"Column '{given}' has type {spark_type}, and had type {before} in earlier loads.",
                 hint=f"Cast it to {before} in the changes (for instance with 'sql'); or, when the table itself has "
                 "changed, begin a new state folder with the whole table as its first load.",
             )
@@ -57,7 +57,7 @@ def added_constraints(snapshot: Snapshot, constraint_set: ConstraintSet) -> list
 
 
 def carried_totals(snapshot: Snapshot, constraint_set: ConstraintSet) -> dict[str, int]:
-    """How many violations each constraint has so far, also when it was renamed."""
+    """How many violations each constraint has so far, even if it was renamed."""
     before = _by_meaning(snapshot)
     totals = {}
     for one in constraint_set.constraints:
@@ -72,7 +72,7 @@ def total_violations(snapshot: Snapshot) -> dict[str, int]:
 
 
 def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str]:
-    """What is different from the constraints of the load before, in sentences for the verdict."""
+    """What differs from the constraints of the load before, in sentences for the verdict."""
     if not snapshot.constraints:
         return []
     before = _by_meaning(snapshot)
@@ -83,9 +83,7 @@ def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str
     for text, one in now.items():
         old = before.get(text)
         if old is None and one.name in gone:
-            notes.append(
-                f"Constraint '{one.name}' says something else than before: its violations so far were counted anew."
-            )
+            notes.append(f"Constraint '{one.name}' has a new meaning: its violations so far were recounted.")
         elif old is None:
             notes.append(f"Constraint '{one.name}' was added.")
         if old is None:
@@ -93,7 +91,7 @@ def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str
         if old.name != one.name:
             notes.append(f"Constraint '{old.name}' is now called '{one.name}'.")
         if (old.tolerance, old.severity) != (one.tolerance, one.severity):
-            notes.append(f"Constraint '{one.name}' has another tolerance or severity than before.")
+            notes.append(f"Constraint '{one.name}' has a new tolerance or severity.")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""All that is kept up: a new thing is listed here, and every change, retraction, rebuild and check takes it along."""
+"""All that is maintained: list a new thing here, and every change, retraction, rebuild and check includes it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
 
 
 def recognises(snapshot: Snapshot) -> bool:
-    """Whether the state has the index that recognises rows without key."""
+    """Whether the state has the index that recognises rows without a key."""
     index = identity_group((), {}, 0).indexes[0].id
     return bool(snapshot.files_of(FileKind.INDEX, index))

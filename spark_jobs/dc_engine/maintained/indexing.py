@@ -1,4 +1,4 @@
-"""Indexes for constraints that were added, built from the rows that are in the state."""
+"""Indexes for added constraints, built from the rows in the state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.sizing import make_work
 from dc_engine.engines.base import Engine
 from dc_engine.engines.work import detect
-from dc_engine.errors import ConstraintError
+from dc_engine.errors import ConstraintError, counted
 from dc_engine.maintained.judging import add_up
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -23,7 +23,7 @@ log = logging.getLogger("airflow_dc_provider.apply_load")
 
 @dataclass(slots=True)
 class Indexed:
-    """What was built for constraints that were added."""
+    """What was built for added constraints."""
 
     files: list[DataFile] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def missing_indexes(snapshot: Snapshot, plan: Plan) -> set[str]:
 def index_rows(
     engine: Engine, storage: Storage, snapshot: Snapshot, plan: Plan, added: Sequence[Constraint]
 ) -> Indexed:
-    """Count the violations of added constraints among the rows in the state, and write the indexes that lack."""
+    """Count the violations of added constraints among the rows in the state, and write the missing indexes."""
     missing = missing_indexes(snapshot, plan)
     names = {one.name for one in added}
     groups = []
@@ -56,10 +56,9 @@ def index_rows(
     documents = detect(engine, work)
     twice = [one for one in documents if isinstance(one, TakenKeys)]
     if twice:
-        key = ", ".join(plan.key)
+        key, values = ", ".join(plan.key), counted(sum(one.twice for one in twice), "value")
         raise ConstraintError(
-            f"The key ({key}) is not unique among the rows loaded before: {sum(one.twice for one in twice)} of its "
-            "values stand there more than once.",
+            f"The key ({key}) is not unique among the rows loaded before: it repeats {values}.",
             hint="Choose a key that names one row.",
         )
     findings, files = add_up(documents, 1 + max((one.number for one in plan.constraints), default=0))

@@ -13,6 +13,7 @@ from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.printer import formula
 from dc_engine.detection.documents import Document, Effect, Listed, Pairs, SkippedRows, ViolatingRows, Written
 from dc_engine.detection.shown import MOST_OF_VERDICT
+from dc_engine.errors import counted
 from dc_engine.maintained.naming import RowNames
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.verdict import ConstraintVerdict
@@ -35,7 +36,7 @@ class Findings:
 
     @property
     def new_violations(self) -> int:
-        """Pairs of rows (or rows) that violate the constraint since this load."""
+        """Pairs of rows (or rows) that began to violate the constraint with this load."""
         return _halved(self.twice[Effect.NEW])
 
     @property
@@ -50,7 +51,7 @@ class Findings:
 
     @property
     def balance(self) -> int:
-        """How many violations more (or fewer) the constraint has."""
+        """How many more (or fewer) violations the constraint has."""
         return self.undone + self.new_violations - self.removed_violations
 
     def files_of(self, kind: FileKind) -> list[DataFile]:
@@ -109,7 +110,7 @@ def judge(
 def bounded(
     verdicts: list[ConstraintVerdict], most: int = MOST_OF_VERDICT
 ) -> tuple[list[ConstraintVerdict], list[str]]:
-    """The verdicts with fewer samples each where all of them together are too large, and a note that says so."""
+    """The verdicts, with fewer samples each if together they are too large, and a note that says so."""
     sizes: dict[int, int] = defaultdict(int)
     for one in verdicts:
         for rank, shown in [*enumerate(one.samples), *enumerate(one.worst_rows)]:
@@ -119,8 +120,8 @@ def bounded(
         return verdicts, []
     fewer = [replace(one, samples=one.samples[:fit], worst_rows=one.worst_rows[:fit]) for one in verdicts]
     note = (
-        f"Of each constraint at most {fit:,} samples and worst rows are shown: {len(sizes):,} of each would be more "
-        f"than {most / 2**20:g} MiB. Counts are complete, and so are the files of violations."
+        f"At most {counted(fit, 'sample')} and as many worst rows are shown per constraint: {len(sizes):,} of each "
+        f"would exceed {most / 2**20:g} MiB. Counts are complete, and so are the files of violations."
     )
     return fewer, [note]
 

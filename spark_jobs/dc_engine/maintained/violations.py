@@ -46,7 +46,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Violations(Maintained):
-    """Indexes and totals of the constraints. Violations are listed where a load asks for it."""
+    """Indexes and totals of the constraints. Violations are listed when a load asks for it."""
 
     plan: Plan
     rules: ConstraintSet
@@ -65,7 +65,7 @@ class Violations(Maintained):
         added, totals = added_constraints(base, self.rules), carried_totals(base, self.rules)
         files = [one for one in base.files if one.kind is not FileKind.INDEX or one.owner in self.plan.indexes]
         if added or missing_indexes(base, self.plan):
-            log.info("indexing %s rows for what was added to the constraints", base.rows)
+            log.info("indexing %s for what was added to the constraints", counted(base.rows, "row"))
             indexed = index_rows(ground.engine, ground.storage, base, self.plan, added)
             ground.drafts.extend(indexed.files)
             files, totals = [*files, *indexed.files], {**totals, **indexed.totals}
@@ -124,11 +124,11 @@ class Violations(Maintained):
     def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
         """See ``Maintained``."""
         constraints, totals = self.rules.constraints, total_violations(snapshot)
-        counted = index_rows(ground.engine, ground.storage, snapshot, self.plan, constraints).totals
+        totals_now = index_rows(ground.engine, ground.storage, snapshot, self.plan, constraints).totals
         for one in constraints:
-            found, said = counted.get(one.name, 0), totals.get(one.name, 0)
+            found, said = totals_now.get(one.name, 0), totals.get(one.name, 0)
             if found != said:
-                yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
+                yield f"Constraint '{one.name}' has {counted(found, 'violation')}, the snapshot says {said:,}."
 
     def _key_error(self, taken: Sequence[TakenKeys], storage: Storage, base: Snapshot) -> ChangesError:
         """Why rows cannot come in: each unit tells of its own keys."""
@@ -151,9 +151,8 @@ class Violations(Maintained):
         number = load_of(next(one.owners for one in taken if one.owners)[0])
         owner = base.loads(storage).ids_of([number]).get(number)
         since = f" since load '{owner}'" if owner else ""
-        are = "is" if present == 1 else "are"
         return ChangesError(
-            f"Load '{load_id}' inserts {counted(present, 'key')} that {are} present, for instance {rows}{since}.",
+            f"Load '{load_id}' inserts {counted(present, 'key')} already present, for instance {rows}{since}.",
             hint="Delete the old rows in the same load (as update_preimage or delete), or set duplicate_keys to "
             "'replace'.",
         )

@@ -17,11 +17,11 @@ from dc_engine.state.storage import Storage
 _HASH, _PLACE, _NUMBER, _GONE, _RECORD = "id_hash", "place", "number", "gone", "record"
 _COLUMNS = (_HASH, "load_id", _PLACE, _NUMBER, _GONE, _RECORD)
 _ROW_GROUP = 256
-"""So few records are read to find one."""
+"""How many records are read to find one."""
 
 
 def read_records(storage: Storage, file: DataFile, wanted: int | None = None) -> list[Load]:
-    """The records of a file in the order of their places; only those of one hash when it is given."""
+    """The records of a file in the order of their places; only those of one hash if it is given."""
     reader = Reader(storage, file)
     groups = np.arange(len(reader.group_starts) - 1)
     if wanted is not None:
@@ -44,9 +44,9 @@ def read_ids(storage: Storage, file: DataFile, numbers: Collection[int]) -> dict
 
 
 def archived(storage: Storage, files: Sequence[DataFile], records: Sequence[Load]) -> list[DataFile]:
-    """The files of records, oldest first, with some records more: the last of them is new.
+    """The files of records, oldest first, with some records added: the last file is new.
 
-    It takes in those before it that are not much larger, so each file is at least twice as large as the next.
+    It absorbs the files before it that are not much larger, so each is at least twice as large as the next.
     """
     kept, tables = list(files), [_table(records)]
     while kept and kept[-1].rows <= 2 * sum(one.num_rows for one in tables):

@@ -1,4 +1,4 @@
-"""Files that were written and are not committed yet, and their commit."""
+"""Files that were written but not yet committed, and their commit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dc_engine.state.snapshots import Snapshot, commit
 from dc_engine.state.storage import Storage
 
 MOST_RECENT = 40
-"""So many records of loads, and so many bytes of them, a snapshot holds itself; more go to a file."""
+"""How many records of loads, and how many bytes of them, a snapshot holds itself; more go to a file."""
 MOST_BYTES = 48_000
 _KEPT = 8
-"""So many of the newest stay in the snapshot then."""
+"""How many of the newest then stay in the snapshot."""
 
 
 class Drafts(list[DataFile]):
-    """Files that were written and are not committed yet: they go when the work fails."""
+    """Files that were written but not yet committed: they are removed when the work fails."""
 
     @contextlib.contextmanager
     def removed_on_failure(self, storage: Storage) -> Iterator[None]:
@@ -35,7 +35,7 @@ class Drafts(list[DataFile]):
     def commit(self, storage: Storage, snapshot: Snapshot) -> None:
         """Commit a snapshot, and remove those that it does not need.
 
-        They all go when it certainly was not committed. Otherwise they stay, for it may be done all the same.
+        All are removed when it certainly was not committed. If in doubt they stay: it may have been committed.
         """
         archived = self._with_archive(storage, snapshot)
         written = Drafts(self)
@@ -50,14 +50,14 @@ class Drafts(list[DataFile]):
         Drafts(file for file in written if file.path not in needed).remove_all(storage)
 
     def remove_all(self, storage: Storage) -> None:
-        """Remove them; what cannot be removed is left for vacuum, since the failure that led here matters more."""
+        """Remove them; what cannot be removed is left to vacuum: the failure that led here matters more."""
         for file in self:
             with contextlib.suppress(DcError):
                 storage.remove(file.path)
         self.clear()
 
     def _with_archive(self, storage: Storage, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the records that it cannot hold itself in a file."""
+        """The snapshot, with the records that it cannot hold moved to a file."""
         recent = snapshot.recent
         sizes = [len(json.dumps(one.to_dict())) for one in recent]
         if len(recent) <= MOST_RECENT and sum(sizes) <= MOST_BYTES:
@@ -68,7 +68,7 @@ class Drafts(list[DataFile]):
         while kept < _KEPT and sum(sizes[-kept - 1 :]) <= MOST_BYTES // 2:
             kept += 1
         last = len(recent) - kept
-        # the load that this snapshot brings stays in it, by which it can be recognised
+        # the load that this snapshot brings stays in it, so that the snapshot can be recognised
         new = [one for place, one in enumerate(recent) if place >= last or one.number == snapshot.number]
         old = [one for one in recent if one not in new]
         if not old:

@@ -1,7 +1,7 @@
-"""The files of a state: which kinds there are, and what is known of each file.
+"""The files of a state: which kinds there are, and what is known about each file.
 
-A new kind is declared here and nowhere else: where it lies, who names it, whether it can be made anew from the rows.
-Vacuum, verify, describe, retract and compact go by what is said here; an unknown kind is an error.
+A new kind is declared here and nowhere else: where it lies, what names it, whether it can be rebuilt from the rows.
+Vacuum, verify, describe, retract and compact go by these declarations; an unknown kind is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FileKind(enum.StrEnum):
         kind.folder, kind.of_load, kind.derived = folder, of_load, derived
         return kind
 
-    # value, folder, named by the record of a load (else by the snapshot), made anew from the rows by a rebuild
+    # value, folder, named by the record of a load (else by the snapshot), rebuilt from the rows by a rebuild
     ROWS = "rows", "rows", False, False
     DELETES = "deletes", "deletes", False, False
     DEAD = "dead", "dead", False, False
@@ -60,18 +60,18 @@ class DataFile:
     owner: str
     """The index, or the rule, that it belongs to."""
     load: int
-    """The number of the load that alone it is of; 0 when it is of several, or of none."""
+    """The number of the one load that it belongs to; 0 when it belongs to several, or to none."""
     size: int
     sha256: str
     rows: int
     first_row_id: int | None = None
     bounds: tuple[int, int] | None = None
-    """The smallest and largest sort key in it, so that a reader that looks for others need not open it."""
+    """The smallest and largest sort key in it, so that a reader looking for others need not open it."""
     footer: str = ""
-    """A checksum of the part that says where everything else is, of a file that is read in parts."""
+    """For a file that is read in parts: a checksum of the part that says where everything else is."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Its JSON form, without what is as usual."""
+        """Its JSON form, without default values."""
         facts = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in facts.items() if value is not None and value != ""}
 

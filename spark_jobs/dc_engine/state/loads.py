@@ -1,8 +1,8 @@
 """The loads of a history, however many there are.
 
-The newest stand in the snapshot itself. The others are in files of records, each sorted by the hash of the load's id,
-so that one load is found by reading a small part of few files. What happens to an old load later (it is replaced, taken
-out, its deletes find other rows) is a newer record of the same place: the newest record of a place counts. Files are
+The newest are in the snapshot itself. The others are in files of records, each sorted by the hash of the load's id,
+so that one load is found by reading small parts of few files. What happens to an old load later (it is replaced, taken
+out, its deletes find other rows) is a newer record for the same place: the newest record of a place counts. Files are
 merged so that their number grows with the logarithm of the number of loads.
 """
 
@@ -24,13 +24,13 @@ class Load:
     number: int
     """The number of the snapshot that brought it as it is now; its rows' ids begin with it."""
     place: int
-    """Where it stands in the history: a load that replaces an earlier attempt keeps that one's place."""
+    """Its place in the history: a load that replaces an earlier attempt keeps that attempt's place."""
     load_id: str
     fingerprint: str = ""
     inserted: int = 0
     deleted: int = 0
     recorded: int = 0
-    """How many lines its deletes have in the state, those that found no row included."""
+    """How many lines its deletes have in the state, including those that found no row."""
     records: int = 0
     """The number of the snapshot that wrote these lines: those of an older one no longer count."""
     verdict: str = ""
@@ -40,18 +40,18 @@ class Load:
     discarded: bool = False
     """Whether it was rejected, and only its verdict kept."""
     settled: bool = False
-    """Whether its rows can no longer be told from those of other loads, because the state was built anew."""
+    """Whether its rows can no longer be told from those of other loads, because the state was rebuilt."""
     missing_deletes: str = "error"
     duplicate_keys: str = "error"
     key: list[str] = field(default_factory=list)
-    """The key by which its deletes found their rows: nothing where that was the whole row."""
+    """The key by which its deletes found their rows: empty where that was the whole row."""
     mask: list[str] = field(default_factory=list)
     """The columns whose values were hidden in what was written about it."""
     gone: bool = False
-    """Whether it was taken out: the record only hides the older ones of its place."""
+    """Whether it was taken out: the record only hides older ones for its place."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Its JSON form, without what is as usual."""
+        """Its JSON form, without default values."""
         facts = {name: getattr(self, name) for name in self.__slots__}
         facts["files"] = [one.to_dict() for one in self.files]
         return {name: value for name, value in facts.items() if value or name in ("number", "place", "load_id")}
@@ -69,20 +69,20 @@ def id_hash(load_id: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The loads of one snapshot, read as far as somebody asks."""
+    """The loads of one snapshot, read as far as needed."""
 
     storage: Storage
     recent: Sequence[Load]
     files: Sequence[DataFile]
     """The files of older records, oldest first."""
     cache: dict[str, list[Load]] = field(default_factory=dict)
-    """What was read of whole files."""
+    """Whole files already read."""
 
     def find(self, load_id: str) -> Load | None:
         """The load of this id, if there is one."""
         for records in self._sources(lambda file: self._records_of(file, load_id)):
             mine = [one for one in records if one.load_id == load_id]
-            if mine:  # where it was taken out and came again, both are here
+            if mine:  # when it was taken out and came again, both are here
                 return next((one for one in reversed(mine) if not one.gone), None)
         return None
 
@@ -95,12 +95,12 @@ class Loads:
         return [found[at] for at in sorted(found) if at >= place and not found[at].gone]
 
     def last(self, most: int) -> list[Load]:
-        """The last loads of the history, as far as a snapshot holds them; all others when there are too few."""
+        """The last loads of the history, from the snapshot if it holds enough of them, otherwise from all records."""
         mine = self.since(min((one.place for one in self.recent), default=0))
         return (mine if len(mine) >= most or not self.files else self.since())[-most:]
 
     def ids_of(self, numbers: Iterable[int]) -> dict[int, str]:
-        """The ids of the loads of some numbers, those that were replaced or taken out since included."""
+        """The ids of the loads with some numbers, including those replaced or taken out since."""
         wanted = set(numbers)
         found = {one.number: one.load_id for one in self.recent if one.number in wanted}
         for file in reversed(self.files):

@@ -1,8 +1,8 @@
 """Parquet files of the state: written so that every byte that is ever read again can be checked.
 
 A file is read in parts, so its checksum as a whole is no help. Instead the footer holds a checksum of each row group,
-and the snapshot one of the footer. Page checksums of Parquet itself leave out the headers of pages, and one bit there
-can change what a page says.
+and the snapshot one of the footer. Parquet's own page checksums leave out the page headers, and one bit there can
+change what a page says.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dc_engine.errors import StateError
+from dc_engine.errors import StateError, counted
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
 ROW_GROUP = 16_384
 GROUP_BYTES = 8 * 2**20
-"""A row group takes no more memory than that."""
+"""The most memory that a row group takes."""
 _CHECKSUMS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
 _PORTION = 8 * 2**20
-"""So many bytes of a file are held at once, when much of it is read."""
+"""How many bytes of a file are held at once, when much of it is read."""
 _TAIL = 16_384
-"""So many bytes at the end usually hold the whole footer."""
+"""How many bytes at the end usually hold the whole footer."""
 
 
 def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> Iterator[pa.Table]:
-    """The rows of a table in turns of about so many bytes, and so many rows, at most."""
+    """The rows of a table in parts of about ``most_bytes``, and ``most_rows`` rows, at most."""
     step = max(1, most_bytes * table.num_rows // max(table.nbytes, 1))
     step = min(step, most_rows) if most_rows else step
     return (table.slice(first, step) for first in range(0, table.num_rows, step))
@@ -62,7 +62,7 @@ class Builder:
         )
 
     def add(self, table: pa.Table) -> None:
-        """Write rows as row groups: so many a group, but fewer when their values are long."""
+        """Write rows as row groups of a given number of rows, or fewer when their values are long."""
         size = {name: table.column(name).nbytes for name in self._bytes}
         for part in in_parts(table, GROUP_BYTES, self._row_group):
             start = self._buffer.tell()
@@ -93,7 +93,7 @@ def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequenc
 
 
 def bytes_a_row(storage: Storage, files: Sequence[DataFile]) -> dict[str, float]:
-    """How much memory each column takes for one row, as the largest of some files has it."""
+    """How much memory each column takes per row, measured on the largest of some files."""
     if not files:
         return {}
     largest = max(files, key=lambda file: file.size)
@@ -120,7 +120,7 @@ def store_parquet(
     owner: str = "",
     bounds: tuple[int, int] | None = None,
 ) -> DataFile:
-    """Write a Parquet file to the state, with all that it takes to notice damage later."""
+    """Write a Parquet file to the state, with everything needed to notice damage later."""
     stored = storage.write(path, data)
     footer = _checksum(data[-_footer_length(data) :])
     return DataFile(path, kind, owner, load, stored.size, stored.sha256, rows, bounds=bounds, footer=footer)
@@ -142,16 +142,16 @@ class Reader:
         footer = self._read_footer()
         self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
         if self._metadata.num_rows != file.rows:
-            raise self._damaged(f"it has {self._metadata.num_rows} rows, not {file.rows}")
+            raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
         self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
         self._latest: dict[int, bytes] = {}
 
     def _read_footer(self) -> bytes:
         size = self._file.size
         first = max(0, size - _TAIL)
-        (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there must be
+        (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there should be
         if len(tail) != size - first:
-            raise self._damaged(f"it does not have {size} bytes")
+            raise self._damaged(f"it does not have {counted(size, 'byte')}")
         length = _footer_length(tail)
         if length > len(tail):
             (tail,) = self._storage.read_parts(self._file.path, [(max(0, size - length), size)])
@@ -190,13 +190,13 @@ class Reader:
         return self._metadata.schema.to_arrow_schema()
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
-        """Some row groups in turns of a bounded number of bytes in the file, so that not all are held at once."""
+        """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
         ends = np.cumsum([self._span(int(group))[1] - self._span(int(group))[0] for group in groups])
         turns = ends // _PORTION
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
-        """Some columns of some row groups. Workers read with one thread each; who works alone may take more."""
+        """Some columns of some row groups. Workers read with one thread each; a process working alone may use more."""
         wanted = [int(group) for group in groups]
         self._fetch(wanted)
         content = _Parts({self._span(group)[0]: self._latest[group] for group in wanted}, self._file.size)
@@ -204,7 +204,7 @@ class Reader:
         return parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
 
     def _fetch(self, groups: Sequence[int]) -> None:
-        """Have the bytes of some row groups at hand, checked; those of the read before need not be read again."""
+        """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
         kept = {group: self._latest[group] for group in groups if group in self._latest}
         lacking = [group for group in groups if group not in kept]
         spans = [(self._span(run[0])[0], self._span(run[-1])[1]) for run in _runs(lacking)]
@@ -230,7 +230,7 @@ class Reader:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers that follow each other, together."""
+    """Consecutive numbers, grouped."""
     run: list[int] = []
     for number in sorted(numbers):
         if run and number != run[-1] + 1:
@@ -242,7 +242,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
 
 
 class _Parts(io.RawIOBase):
-    """A file of which only some parts are there, by where they begin."""
+    """A file of which only some parts are present, by their offsets."""
 
     def __init__(self, parts: dict[int, bytes], size: int) -> None:
         self._starts = np.array(sorted(parts), np.int64)

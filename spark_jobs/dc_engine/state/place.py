@@ -1,6 +1,6 @@
-"""Where a state is: its filesystem, and what is said when that fails.
+"""Where a state is: its filesystem, and the messages when that fails.
 
-What it takes to reach a filesystem (keys, an endpoint) travels to the workers, and never into a message.
+What is needed to reach a filesystem (keys, an endpoint) travels to the workers, never into a message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Place:
     """A folder on a filesystem that fsspec knows. Picklable: workers open it themselves, with the driver's options.
 
-    ``noun`` is what messages call it, when it is something else than a state.
+    ``noun`` is what messages call it, if it is not a state.
     """
 
     def __init__(self, uri: str, options: Mapping[str, Any] | None = None, *, noun: str = "state") -> None:
@@ -50,7 +50,7 @@ class Place:
 
     @cached_property
     def _kind(self) -> Any:
-        """The class of the filesystem; ``None`` where there is none, which opening it will say."""
+        """The class of the filesystem; ``None`` where there is none, which opening it will report."""
         import fsspec
         from fsspec.utils import get_protocol
 
@@ -60,7 +60,7 @@ class Place:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        """The options of the filesystem: those that were given, over what fsspec is configured with on this machine."""
+        """The options of the filesystem: those given, over fsspec's configuration on this machine."""
         from fsspec.config import apply_config
 
         return apply_config(self._kind, self._options) if self._kind else self._options
@@ -71,7 +71,7 @@ class Place:
 
         hint = f"A {self._noun} is a folder or a URI of a filesystem whose fsspec package is installed."
         with self._worded("reached", hint, passing=()):
-            # a listing kept from before another writer's commit would hide that commit
+            # a listing cached before another writer's commit would hide that commit
             filesystem, root = fsspec.url_to_fs(self.uri, **{**self._settings, "use_listings_cache": False})
         return filesystem, root.rstrip("/")
 
@@ -111,13 +111,13 @@ class Place:
     def _writing(self) -> str:
         if self.is_local:
             return "Check that the folder exists, is writable and has space left."
-        return "Check that the bucket or container exists, and that the credentials allow to write to it."
+        return "Check that the bucket or container exists, and that the credentials allow writing to it."
 
     @contextlib.contextmanager
     def _worded(
         self, done: str, hint: str, *, passing: tuple[type[Exception], ...] = (FileNotFoundError,)
     ) -> Iterator[None]:
-        """Say in one sentence what a filesystem raises: each has errors of its own, and many are no ``OSError``."""
+        """Put into one sentence what a filesystem raises: each has its own errors, and many are no ``OSError``."""
         try:
             yield
         except Exception as error:

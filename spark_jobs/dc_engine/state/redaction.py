@@ -16,7 +16,7 @@ def told(error: BaseException, options: Mapping[str, Any]) -> str:
 
 
 def shown(error: BaseException, options: Mapping[str, Any]) -> BaseException | None:
-    """The error as the cause of another, unless its traceback would tell a secret."""
+    """The error as the cause of another, unless its traceback would show a secret."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:
@@ -33,7 +33,7 @@ def _without_secrets(text: str, options: Mapping[str, Any]) -> str:
 
 
 def _secrets(value: object, name: str = "") -> Iterator[str]:
-    """The values among the options of a filesystem that nobody is to read."""
+    """The values among a filesystem's options that nobody may read."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _secrets(one, str(key))

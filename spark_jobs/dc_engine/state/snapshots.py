@@ -1,6 +1,6 @@
 """Snapshots: the committed versions of a state, each one small JSON document that names every file it needs.
 
-Loads of long ago are in files of their own (``loads.py``), so a snapshot does not grow with the history.
+Old loads are in files of their own (``loads.py``), so a snapshot does not grow with the history.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FORMAT_VERSION = 1
 _FOLDER = "snapshots"
 _NAME = re.compile(r"\d{20}\.json")
 NEWEST = f"{_FOLDER}/newest"
-"""A hint, for folders of very many snapshots: the number of one, perhaps not the newest any more."""
+"""A hint, for folders with very many snapshots: the number of a recent one, perhaps not the newest."""
 _BEYOND = (*range(2, 33), *(2**power for power in range(6, 20)))
-"""How far beyond the last one without a gap to look for others."""
+"""How far beyond the last consecutive number to look for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class Snapshot:
     table: str
     created_at: str = ""
     load_id: str = ""
-    """The load that it brought in or took out; nothing for maintenance."""
+    """The load that it brought in or took out; empty for maintenance."""
     action: Action = Action.APPLY
     """What made it."""
     last_change: int = 0
-    """The newest snapshot in which rows or constraints changed: this one, unless it is of maintenance."""
+    """The newest snapshot in which rows or constraints changed: this one, unless it is maintenance."""
     constraints: Mapping[str, Any] = field(default_factory=dict)
     """The constraint set that was in force, as its mapping."""
     schema: Mapping[str, str] = field(default_factory=dict)
     """The columns that are kept, with their Spark types."""
     rows: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What is known of all rows, for each thing that is kept up: ``violations`` has the total of each constraint."""
+    """What is known about all rows, for each maintained thing: ``violations`` has the total of each constraint."""
     facts_before: Mapping[str, Any] = field(default_factory=dict)
     """The same without the load of ``last_change``, so that it can be taken out again at no cost."""
     mask: list[str] = field(default_factory=list)
@@ -79,10 +79,10 @@ def advance(
     changed: bool = True,
     facts_before: Mapping[str, Any] | None = None,
 ) -> Snapshot:
-    """The one way to the next snapshot: ``after`` says what is in it, this function whose successor it is.
+    """The one way to the next snapshot: ``after`` says what is in it, this function sets what it follows.
 
-    ``changed`` says whether rows or constraints are others than before. ``facts_before`` are the facts without the load
-    that it brings, when this load stands apart and can be taken out again at no cost.
+    ``changed`` says whether rows or constraints changed. ``facts_before`` are the facts without the load that it
+    brings, when that load has files of its own and can be taken out again at no cost.
     """
     number = current.number + 1
     last_change, before = current.last_change, current.facts_before
@@ -100,7 +100,7 @@ def advance(
 
 
 def with_loads(snapshot: Snapshot, *loads: Load) -> Snapshot:
-    """The snapshot with records of loads, new ones or in place of older ones."""
+    """The snapshot with records of loads added, or replacing older ones."""
     places = {one.place for one in loads}
     recent = [*(one for one in snapshot.recent if one.place not in places), *loads]
     return replace(snapshot, recent=sorted(recent, key=lambda one: one.place))
@@ -108,7 +108,7 @@ def with_loads(snapshot: Snapshot, *loads: Load) -> Snapshot:
 
 def without_load(snapshot: Snapshot, load: Load) -> Snapshot:
     """The snapshot of a history without a load."""
-    if snapshot.files_of(FileKind.LOADS):  # one of which may have its record, which has to be hidden
+    if snapshot.files_of(FileKind.LOADS):  # one of them may have its record, which has to be hidden
         return with_loads(snapshot, Load(load.number, load.place, load.load_id, gone=True))
     return replace(snapshot, recent=[one for one in snapshot.recent if one.place != load.place])
 
@@ -124,10 +124,10 @@ def snapshot_path(number: int) -> str:
 
 
 def newest_number(storage: Storage) -> int | None:
-    """The number of the newest snapshot: on a disk looked for from the hint on, else in the listing of the folder.
+    """The number of the newest snapshot: on a disk searched for from the hint on, else from a listing of the folder.
 
-    A hint may be a little old. Where it is not followed by the newest without a gap, somebody took snapshots away, and
-    the folder is listed.
+    A hint may be a little old. If there is a gap between it and the newest, somebody removed snapshots, and the folder
+    is listed.
     """
     number = _hint(storage) if storage.is_local else None
     if number is not None and _is_there(storage, number):
@@ -169,8 +169,8 @@ def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
     if not _is_in_force(storage, snapshot):
         storage.remove(path)
         raise StateError(
-            f"{_capital(snapshot.described)} was perhaps not committed: snapshots after {snapshot.parent or 0} of "
-            f"{storage.uri} came and were removed while it was at work.",
+            f"{_capital(snapshot.described)} may not have been committed: snapshots after {snapshot.parent or 0} of "
+            f"{storage.uri} came and were removed in the meantime.",
             hint="Run it again; it will be checked on top of the newest one.",
         )
     storage.hint(NEWEST, str(snapshot.number).encode())
@@ -180,8 +180,8 @@ def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
 def _is_in_force(storage: Storage, snapshot: Snapshot) -> bool:
     """Whether a snapshot that was created is the newest one, or was until others followed it.
 
-    Its name may have been free only because a vacuum had removed a snapshot of that number. Vacuum removes the older
-    one first, so while the parent is there that cannot be.
+    Its name may have been free only because a vacuum had removed a snapshot of that number. Vacuum removes older
+    ones first, so while the parent is there that cannot have happened.
     """
     if snapshot.parent and storage.size(snapshot_path(snapshot.parent)) is not None:
         return True
@@ -228,7 +228,7 @@ def read_snapshot(storage: Storage, number: int) -> Snapshot:
         version = document.pop("format_version")
         if version == FORMAT_VERSION:
             if document.pop("checksum") != _checksum(document):
-                raise ValueError("its checksum does not fit, so it was altered")
+                raise ValueError("its checksum does not match, so it was altered")
             if document["number"] != number:
                 raise ValueError(f"it is a copy of snapshot {document['number']}")
             return _from_document(document)

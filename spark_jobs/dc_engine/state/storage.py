@@ -16,7 +16,7 @@ _BLOCK = 1 << 20
 
 
 class Known(Protocol):
-    """What is known of a file's content before it is read."""
+    """What is known about a file's content before it is read."""
 
     @property
     def size(self) -> int: ...
@@ -48,14 +48,14 @@ class Storage(Writing):
         return data
 
     def open(self, path: str) -> IO[bytes]:
-        """A file for reading here and there in it."""
+        """A file for reading at any position."""
         with self._naming(path), self._worded("read", self._reading):
             if self.is_local:
                 return Path(self._full(path)).open("rb", buffering=0)
             return self._place[0].open(self._full(path), "rb", block_size=_BLOCK)
 
     def read_parts(self, path: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Some parts of a file, each from one byte to another (which is not in it); shorter where the file ends."""
+        """Some parts of a file, each from one byte up to another, exclusive; shorter where the file ends."""
         with self._naming(path), self._worded("read", self._reading):
             if not self.is_local:
                 starts, ends = [start for start, _ in spans], [end for _, end in spans]
@@ -86,7 +86,7 @@ class Storage(Writing):
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
 
     def files(self, folder: str = "") -> list[Listed]:
-        """Every file in the state's folder, or one in it, and those below, with all that was left behind."""
+        """Every file in the state's folder, or in one below it, recursively, including leftovers."""
         filesystem, root = self._place
         strictly = {"on_error": "raise"} if self.is_local else {}
         try:
@@ -99,7 +99,7 @@ class Storage(Writing):
 
 
 def _modified(found: Mapping[str, Any]) -> datetime | None:
-    """When a file was written, under the name that its filesystem has for it."""
+    """When a file was written, under whatever name its filesystem has for that."""
     names = ("mtime", "LastModified", "last_modified", "created")
     stamp = next((found[name] for name in names if found.get(name)), None)
     if isinstance(stamp, int | float):

@@ -1,7 +1,7 @@
-"""Many writers of one state: who lost a race does its work again, before those who come later.
+"""Many writers of one state: whoever lost a race does its work again, before those who come later.
 
 A commit is safe without any of this: of two writers one creates the snapshot, the other begins again. But a large load
-among small ones would lose every race. So who lost leaves a mark in ``waiting/``, and whoever is about to begin waits
+among small ones would lose every race. So the loser leaves a mark in ``waiting/``, and whoever is about to begin waits
 for the first mark in line, for twice the time that its owner's lost try took. Marks are a courtesy: one that its owner
 left behind, or that is ignored, costs time and nothing else. Places in line are numbers of snapshots, not times.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from dc_engine.errors import ConflictError, DcError, StateError
+from dc_engine.errors import ConflictError, DcError, StateError, counted
 from dc_engine.state.snapshots import newest_number
 from dc_engine.state.storage import Storage
 
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Mark(NamedTuple):
-    """A place in line: the snapshot that won when its owner first lost; who that is, its tries, how long to wait."""
+    """A place in line: the snapshot that won when its owner first lost; the owner, its tries, how long to wait."""
 
     place: int
     owner: str
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where the mark is within the state; a new one for each try, so that others wait anew."""
+        """Where the mark is within the state; a new one for each try, so that others wait again."""
         return f"{FOLDER}/{self.place:020d}-{self.owner}-{self.tries}-{self.seconds}"
 
     @property
@@ -59,14 +59,14 @@ def marks_in(names: Iterable[str]) -> list[Mark]:
 
 
 def ahead_of(owner: str, marks: list[Mark]) -> Mark | None:
-    """The mark that an owner has to wait for: the first in line, unless it is its own."""
+    """The mark that an owner has to wait for: the first in line, unless that is its own."""
     return marks[0] if marks and marks[0].owner != owner else None
 
 
 def is_lost_race(error: StateError, before: int | None, after: int | None, told: str) -> bool:
     """Whether somebody else's commit explains an error; ``told`` is what the try before failed with.
 
-    A file may be gone because a vacuum on top of another commit removed it. A failure that repeats itself word by word
+    A file may be gone because a vacuum on top of another commit removed it. A failure that repeats word for word
     is damage, whoever commits meanwhile.
     """
     return isinstance(error, ConflictError) or (before != after and error.message != told)
@@ -82,9 +82,9 @@ def take_turns(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Make an attempt, and again while others commit before it; ``who`` names the work, also when it is started anew.
+    """Make an attempt, and again while others commit before it; ``who`` names the work, also after a restart.
 
-    It begins behind those who lost a race before it, unless it ``waits`` for nobody because it only reads.
+    It queues behind those who lost a race before it; with ``waits`` false, for work that only reads, it does not.
     """
     started = clock()
     line = _Line(storage, hashlib.sha256(who.encode()).hexdigest()[:16], started + max_wait_seconds, clock, sleep)
@@ -104,7 +104,7 @@ def take_turns(
                 if clock() >= started + max_wait_seconds:
                     raise _given_up(error, tries, clock() - started, max_wait_seconds) from error
                 told, waits = error.message, True
-                log.warning("%s It is done again on top of that.", error.message)
+                log.warning("%s Trying again on top of that.", error.message)
                 line.join(after or 0, tries, clock() - begun)
     finally:
         line.leave()
@@ -112,14 +112,14 @@ def take_turns(
 
 def _given_up(error: StateError, tries: int, seconds: float, limit: float) -> StateError:
     return type(error)(
-        f"{error.message} It was tried {tries} times in {seconds:.0f} seconds, and others were faster.",
-        hint=f"Run it again. Fewer side by side, or a 'max_wait_seconds' above {limit:g}, give it more chances.",
+        f"{error.message} After {counted(tries, 'try', 'tries')} in {seconds:.0f} s it gave up: others were faster.",
+        hint=f"Run it again. Fewer at once, or a 'max_wait_seconds' above {limit:g}, give it more chances.",
     )
 
 
 @dataclass(slots=True)
 class _Line:
-    """One writer in the line of those who wait for a state."""
+    """One writer in the line of those waiting for a state."""
 
     storage: Storage
     owner: str
@@ -127,20 +127,20 @@ class _Line:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     own: list[Mark] = field(default_factory=list)
-    """Its marks: that of its last try, and what an earlier start of the same work left."""
+    """Its marks: that of its last try, and any that an earlier start of the same work left."""
     seen: dict[Mark, float] = field(default_factory=dict)
     """Since when each mark has been the first in line."""
 
     def wait(self) -> None:
-        """Let those go first who lost before, each for as long as it asked, and all together until the limit."""
+        """Let those who lost before go first, each for as long as it asked, all together until the limit."""
         while (first := self._ahead()) and (now := self.clock()) < self.until:
             since = self.seen.setdefault(first, now)
             if now - since >= first.seconds:
-                log.info("another writer that waited for %s did not come; going on", self.storage.uri)
+                log.info("another writer waiting for %s did not come; going on", self.storage.uri)
                 self.storage.remove(first.path)
                 continue
             if since == now:
-                log.info("waiting for another writer of %s, for %s seconds at most", self.storage.uri, first.seconds)
+                log.info("waiting at most %s s for another writer of %s", first.seconds, self.storage.uri)
             self.sleep(min(first.pause * random.uniform(0.5, 1), self.until - now))  # noqa: S311
 
     def _ahead(self) -> Mark | None:
@@ -149,7 +149,7 @@ class _Line:
         return ahead_of(self.owner, marks)
 
     def join(self, place: int, tries: int, seconds: float) -> None:
-        """Take a place in line, or with a new mark keep the one that it has."""
+        """Take a place in line, or keep it with a new mark."""
         old = list(self.own)
         place = min([place, *(one.place for one in old)])
         mark = Mark(place, self.owner, tries, _LEAST_SECONDS + math.ceil(2 * seconds))
@@ -160,7 +160,7 @@ class _Line:
                 self.storage.remove(one.path)
 
     def leave(self) -> None:
-        """Leave the line; a mark that cannot be removed costs others a while, and what led here matters more."""
+        """Leave the line; a mark that cannot be removed costs others some time, and what led here matters more."""
         for one in self.own:
             with contextlib.suppress(DcError):
                 self.storage.remove(one.path)

@@ -1,13 +1,13 @@
 """Remove files that no kept snapshot needs.
 
-Safe whatever the clock says and whoever works at the same time: vacuum commits a snapshot of its own *after* it has
+Safe whatever the clock says and whoever is at work: vacuum commits a snapshot of its own *after* it has
 listed the files and *before* it removes any. A gate that began earlier can no longer commit on what it read and does
-its work again; one that begins later writes files that are not on the list. The grace time only spares gates that are
-at work from having to do so.
+its work again; one that begins later writes files that are not on the list. The grace time only spares gates at work
+from having to do so.
 
 On a full disk there is no space for that commit. Then old snapshots go first, and the files that only they name: no
-gate can need those. One on an older snapshot cannot commit any more, one on the current snapshot takes names from
-there, and what a gate has written so far was never named. Leftovers need the commit: they may be a running gate's.
+gate can need those. A gate on an older snapshot can no longer commit, one on the current snapshot takes names from
+it, and what a gate has written so far was never named. Leftovers need the commit: they may be a running gate's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dc_engine.errors import NoSpaceError, StateError
+from dc_engine.errors import NoSpaceError, StateError, counted
 from dc_engine.state.drafts import needed_files
 from dc_engine.state.files import Action, FileKind
 from dc_engine.state.loads import Load
@@ -33,9 +33,9 @@ from dc_engine.state.snapshots import (
 from dc_engine.state.storage import Listed, Storage
 
 _FOLDERS = frozenset({"snapshots", "runs", "waiting", *(kind.folder for kind in FileKind)})
-"""What a state keeps its files in; whatever else lies in its folder is somebody else's."""
+"""The folders of a state; whatever else lies beside them is somebody else's."""
 _EXCHANGED = timedelta(days=1)
-"""How long the documents between Airflow and a job stay at least: the one that asked for this is among them."""
+"""How long an exchange folder is kept at least: the request for this vacuum is in one."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,12 @@ class Vacuumed:
     bytes: int = 0
     snapshots: int = 0
     young: int = 0
-    """Files that nobody needs, left for their age."""
+    """Files that nobody needs, left because they are young."""
 
     def remove(self, storage: Storage, files: Iterable[Listed]) -> None:
-        """Remove files: old snapshots first, so that one that is there always has all of its files.
+        """Remove files: old snapshots first, so that a snapshot that is there always has all of its files.
 
-        Older ones go before newer ones: while a snapshot is there, so is the number after it, and nobody can take it.
+        Older ones go before newer ones: while a snapshot is there, so is the next one, and nobody can take its number.
         """
         for file in sorted(files, key=lambda one: (not one.path.startswith("snapshots/"), one.path)):
             storage.remove(file.path)
@@ -62,7 +62,7 @@ class Vacuumed:
 
 
 def vacuum(storage: Storage, current: Snapshot, *, keep: int, before: datetime) -> Vacuumed:
-    """Keep the newest snapshots, those last written after a time, and what they need; remove the rest that is older."""
+    """Keep the newest snapshots, those written after ``before``, and what they need; remove the rest if it is older."""
     listed = [file for file in storage.files() if file.path.split("/")[0] in _FOLDERS]
     young = {file.path for file in listed if _is_young(file, before)}
     numbers = snapshot_numbers(storage)
@@ -90,7 +90,7 @@ def vacuum(storage: Storage, current: Snapshot, *, keep: int, before: datetime) 
 
 
 def _names_of(storage: Storage, number: int, read: dict[str, list[Load]], snapshot: Snapshot | None = None) -> set[str]:
-    """What a snapshot names: nothing when another vacuum has just removed it."""
+    """What a snapshot names: nothing if another vacuum has just removed it."""
     try:
         files = needed_files(storage, snapshot or read_snapshot(storage, number), read)
         return {file.path for file in files}
@@ -101,7 +101,7 @@ def _names_of(storage: Storage, number: int, read: dict[str, list[Load]], snapsh
 
 
 def _without_commit(storage: Storage, unneeded: list[Listed], old: list[int]) -> list[Listed]:
-    """What may go before the commit: old snapshots, what only they name, and documents of tasks long over."""
+    """What may go before the commit: old snapshots, what only they name, and old exchange folders."""
     named = {snapshot_path(number) for number in old}
     read: dict[str, list[Load]] = {}
     for number in old:
@@ -117,9 +117,10 @@ def _commit_in_freed(storage: Storage, own: Snapshot, done: Vacuumed) -> None:
         commit(storage, own)
     except NoSpaceError as error:
         raise NoSpaceError(
-            f"{error.message} Vacuum has freed {done.bytes:,} bytes ({len(done.files):,} files, {done.snapshots:,} old "
-            f"snapshots among them); to go on it needs {len(to_bytes(own)):,} bytes for a snapshot.",
-            hint="Free as much on the disk and run it again; with a smaller keep_snapshots or grace_hours more can go.",
+            f"{error.message} Vacuum has freed {counted(done.bytes, 'byte')} ({counted(len(done.files), 'file')}, "
+            f"{counted(done.snapshots, 'old snapshot')} among them); to go on it needs {len(to_bytes(own)):,} bytes "
+            "for its snapshot.",
+            hint="Free that much and run it again; a smaller keep_snapshots or grace_hours lets more go.",
         ) from error
 
 

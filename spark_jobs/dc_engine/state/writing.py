@@ -29,7 +29,7 @@ _checked: set[tuple[str, str]] = set()
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that was written, by its path within the state, with what it takes to recognise it."""
+    """A file that was written: its path within the state, its size and checksum."""
 
     path: str
     size: int
@@ -37,10 +37,10 @@ class StoredFile:
 
 
 class Writing(Place):
-    """A place that files can be written to. Only filesystems that create exclusively are taken."""
+    """A place that files can be written to. Only filesystems that create files exclusively are accepted."""
 
     def write(self, path: str, data: bytes) -> StoredFile:
-        """Write a new file, and on a disk see it through to the disk; nothing stays behind when that fails."""
+        """Write a new file, on a disk with fsync; nothing stays behind when that fails."""
         self._refuse_unknown()
         with self._worded("written", self._writing, passing=()):
             self._write(path, data)
@@ -74,7 +74,7 @@ class Writing(Place):
             self._put(path, data)
 
     def hint(self, path: str, data: bytes) -> None:
-        """Write a small file over whatever is there; it only saves others time, so it may fail."""
+        """Write a small file over whatever is there; it only saves others time, so failure is ignored."""
         with contextlib.suppress(OSError, StateError), self._worded("written", self._writing):
             if not self.is_local:
                 self._place[0].pipe_file(self._full(path), data)
@@ -95,10 +95,10 @@ class Writing(Place):
                 except FileExistsError:
                     if source.stat().st_nlink == 1:  # on NFS the link may be ours, and only the answer was lost
                         raise
-            with self._worded("synced", self._writing):  # the file is there, whatever comes out of this
+            with self._worded("synced", self._writing):  # the file is there, whatever happens here
                 _sync_folder(target.parent)
         finally:
-            with contextlib.suppress(OSError):  # a draft that stays behind disturbs nobody; the link has its own name
+            with contextlib.suppress(OSError):  # a draft left behind does no harm; the link has its own name
                 source.unlink()
 
     def _hard_link(self, source: Path, target: Path) -> None:
@@ -114,7 +114,7 @@ class Writing(Place):
     def _put(self, path: str, data: bytes) -> None:
         filesystem, _ = self._place
         if "memory" in self._protocols:
-            with _memory:  # it looks first and writes then
+            with _memory:  # it checks first and then writes
                 filesystem.pipe_file(self._full(path), data, mode="create")
             return
         writer = uuid.uuid4().hex
@@ -134,7 +134,7 @@ class Writing(Place):
                         raise
             if answer in _TAKEN:
                 break
-            time.sleep(pause)  # of two writers at once S3 may turn away both, and asks for another try
+            time.sleep(pause)  # S3 may refuse both of two writers at once, and ask them to try again
         if mark and self._wrote(path, writer):
             return
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.locate(path))
@@ -150,7 +150,7 @@ class Writing(Place):
     def check_exclusive(self) -> None:
         """Refuse a filesystem on which two writers could create the same file.
 
-        It is asked, once in a process: some servers ignore the condition and overwrite, some disks have no hard links.
+        It is probed once per process: some servers ignore the condition and overwrite, some disks have no hard links.
         """
         self._refuse_unknown()
         seen = (self.uri, repr(sorted(self._settings.items())))
@@ -163,7 +163,7 @@ class Writing(Place):
         _checked.add(seen)
 
     def _probe_disk(self) -> None:
-        """Try a hard link where the state is or will be, in a folder that is there: none is made for it."""
+        """Try a hard link where the state is or will be, in an existing folder: none is created for this."""
         with self._worded("written", self._writing, passing=()):
             root = Path(self._place[1])
             folder = next(one for one in (root / "snapshots", root, *root.parents) if one.is_dir())
@@ -185,7 +185,7 @@ class Writing(Place):
         except FileExistsError:
             return
         finally:
-            with contextlib.suppress(StateError):  # a probe that stays behind disturbs nobody
+            with contextlib.suppress(StateError):  # a probe left behind does no harm
                 self.remove(probe)
         raise self._not_exclusive("the server accepted a second file of the same name; it")
 
@@ -211,7 +211,7 @@ class Writing(Place):
 
 
 def _sync_folder(folder: Path) -> None:
-    """See the names in a folder through to the disk."""
+    """Sync the names in a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -223,7 +223,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _answer(error: BaseException) -> str:
-    """The code with which a server turned a request away: s3fs keeps it in the cause of what it raises."""
+    """The code with which a server refused a request: s3fs keeps it in the cause of what it raises."""
     if isinstance(error, FileExistsError):
         return "PreconditionFailed"
     for one in (error, error.__cause__):
