@@ -60,7 +60,7 @@ def play(loads: list[Given], every_key: str | None = None) -> tuple[list[Row], d
             if not is_unique(load.inserts, key):
                 raise Refused(f"{load.load_id} inserts a key twice")
             for row in load.inserts:
-                for place in [n for n, one in enumerate(rows) if one[key] == row[key]]:
+                for place in reversed([n for n, one in enumerate(rows) if one[key] == row[key]]):
                     if load.duplicate_keys == "error":
                         raise Refused(f"{load.load_id} inserts {row}")
                     played.deleted.append(rows.pop(place))
