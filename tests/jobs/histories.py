@@ -28,6 +28,11 @@ class Given:
     key: str | None = None
     """By which its deletes find their rows, and which none of its inserts may share."""
 
+    def is_alike(self, other: Given) -> bool:
+        """Whether another one gives the same rows, in any order."""
+        mine, theirs = ([Counter(map(as_text, rows)) for rows in (one.inserts, one.deletes)] for one in (self, other))
+        return mine == theirs
+
 
 @dataclass
 class Played:
@@ -60,13 +65,18 @@ def play(loads: list[Given], every_key: str | None = None) -> tuple[list[Row], d
             if not is_unique(load.inserts, key):
                 raise Refused(f"{load.load_id} inserts a key twice")
             for row in load.inserts:
-                for place in [n for n, one in enumerate(rows) if one[key] == row[key]]:
+                for place in reversed([n for n, one in enumerate(rows) if one[key] == row[key]]):
                     if load.duplicate_keys == "error":
                         raise Refused(f"{load.load_id} inserts {row}")
                     played.deleted.append(rows.pop(place))
         played.inserted = [dict(row) for row in load.inserts]
         rows += played.inserted
     return rows, done
+
+
+def as_text(row: Row) -> str:
+    """The same for rows of the same identity, and for no others."""
+    return repr(sorted((name, 0.0 if value == 0.0 else value) for name, value in row.items()))
 
 
 def is_unique(rows: list[Row], key: str | None) -> bool:

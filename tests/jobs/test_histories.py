@@ -18,6 +18,7 @@ import fsspec
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from dc_engine.apply_load import apply_load
@@ -35,7 +36,7 @@ from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source
-from tests.jobs.histories import Given, Played, Refused, Row, is_unique, play, violating, violations
+from tests.jobs.histories import Given, Played, Refused, Row, as_text, is_unique, play, violating, violations
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 TYPES = {
@@ -62,19 +63,36 @@ RULES = [
 """The first one reads all columns but ``note`` and ``tags``: while it is there, any other needs no table."""
 SOME_RULES = st.sets(st.sampled_from(range(len(RULES))), min_size=1, max_size=3)
 
-ROWS = st.fixed_dictionaries(
-    {
-        "id": st.sampled_from([0, 1, 2, 3, 4, 5, None]),
-        "zip": st.sampled_from(["1", "2", None]),
-        "city": st.sampled_from(["a", "b", None]),
-        "age": st.sampled_from([0, 1, 2, None]),
-        "pay": st.sampled_from([-0.0, 0.0, 1.0, 2.0, float("inf"), float("nan"), None]),
-        "note": st.sampled_from(["x", None]),
-        "tags": st.sampled_from([["x", None], [None, "x"], ["x"], [], None]),
-    }
-)
-INSERTS = st.lists(ROWS, max_size=5)
-KEYS = st.sampled_from([None, "id", "id", "age"])
+VALUES = {
+    "id": st.sampled_from([0, 1, 2, 3, None]),
+    "zip": st.sampled_from(["1", "2", None]),
+    "city": st.sampled_from(["a", "b", None]),
+    "age": st.sampled_from([0, 1, 2, None]),
+    "pay": st.sampled_from([-0.0, 0.0, 1.0, 2.0, float("inf"), float("nan"), None]),
+    "note": st.sampled_from(["x", None]),
+    "tags": st.sampled_from([["x", None], [None, "x"], ["x"], [], None]),
+}
+COLUMNS = st.one_of(st.just("tags"), st.sampled_from(sorted(VALUES)))
+"""One of them: often the nested one, which no rule reads, and by which rows differ nevertheless."""
+ROWS = st.fixed_dictionaries(VALUES)
+PICKS = st.lists(st.one_of(st.integers(0, 5), st.integers(0, 5), ROWS), max_size=5)
+"""Rows of a load: most by their place in the pool of the history, some of their own."""
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> list[Row]:
+    """The rows that loads of one history share: few, and most of them like another but for a column or two.
+
+    So loads meet: a delete may find a row of another load once one of them is replaced, and keys come back.
+    """
+    rows = draw(st.lists(ROWS, min_size=2, max_size=4))
+    for _ in range(draw(st.integers(1, 3))):
+        names = draw(st.lists(COLUMNS, min_size=1, max_size=2))
+        rows.append({**draw(st.sampled_from(rows)), **{name: draw(VALUES[name]) for name in names}})
+    return rows
+
+
+KEYS = st.sampled_from([None, "id", "age"])
 
 TINY = {
     "codes._LONG": -1,
@@ -149,24 +167,28 @@ class Histories(RuleBasedStateMachine):
     @initialize(
         key=KEYS,
         reads_all=st.booleans(),
+        deletes=st.sampled_from([True, True, False]),
         rules=SOME_RULES,
         tiny=st.booleans(),
         trees=st.booleans(),
         seed=st.integers(0, 2**32),
         data=st.data(),
-        first=st.lists(INSERTS, max_size=6),
+        pool=pools(),
+        first=st.lists(PICKS, max_size=7),
         merged=st.booleans(),
     )
     def begin(
         self,
         key: str | None,
         reads_all: bool,
+        deletes: bool,
         rules: set[int],
         tiny: bool,
         trees: bool,
         seed: int,
         data: st.DataObject,
-        first: list[list[Row]],
+        pool: list[Row],
+        first: list[list[int | Row]],
         merged: bool,
     ) -> None:
         self.random = Random(seed)
@@ -176,7 +198,7 @@ class Histories(RuleBasedStateMachine):
         self._patch("dc_engine.compacting.small_files", self.some_files)
         self._patch("dc_engine.maintained.violations.small_runs", self.some_files)
         # How many loads a snapshot holds itself, too.
-        self._patch("dc_engine.state.drafts.MOST_RECENT", self.random.choice([0, 1, 3, 40]))
+        self._patch("dc_engine.state.drafts.MOST_RECENT", self.random.choice([0, 0, 1, 3, 40]))
         self._patch("dc_engine.state.drafts._KEPT", self.random.choice([0, 1, 8]))
         if tiny:
             for name, value in TINY.items():
@@ -194,13 +216,15 @@ class Histories(RuleBasedStateMachine):
         self.storage = Storage(self.state)
         self.key = self.committed_key = key
         self.reads_all = reads_all
-        self.change_the_rules(rules)
+        self.deletes = deletes  # where nobody deletes, a load is taken out in another way
+        self.pool = pool
+        self.chosen = self._with_first(rules)
         self.loads: list[Given] = []
         self.discarded: dict[str, Given] = {}
         self.columns: dict[str, set[str]] = {}  # that were kept of the rows of each load
         self.count = 0
-        for inserts in first:
-            self.apply(data, inserts, discard=False)
+        for picks in first:
+            self.apply(data, picks, discard=False)
         if merged and self.loads:
             self.look_after("compact", 1)
 
@@ -220,58 +244,49 @@ class Histories(RuleBasedStateMachine):
 
     # what can happen
 
-    @rule(data=st.data(), inserts=INSERTS, discard=st.booleans())
-    def apply(self, data: st.DataObject, inserts: list[Row], discard: bool) -> None:
+    @rule(data=st.data(), picks=PICKS, discard=st.booleans())
+    def apply(self, data: st.DataObject, picks: list[int | Row], discard: bool) -> None:
         self.count += 1
-        given = self._given(data, f"load {self.count}", inserts)
+        given = self._given(data, f"load {self.count}", picks)
         self._apply(given, discard=discard and data.draw(st.booleans()))
 
-    @precondition(lambda self: self.loads)
-    @rule(data=st.data())
-    def apply_again(self, data: st.DataObject) -> None:
-        given = data.draw(st.sampled_from(self.loads))
-        before = read_current(self.storage)
-        verdict = self._submit(given)
-        assert verdict.replayed
-        assert read_current(self.storage) == before
+    @precondition(lambda self: self.loads or self.discarded)
+    @rule(data=st.data(), picks=PICKS, discard=st.booleans())
+    def replace(self, data: st.DataObject, picks: list[int | Row], discard: bool) -> None:
+        self._replace(data, self._some_load(data), picks, discard=discard)
 
     @precondition(lambda self: self.loads or self.discarded)
-    @rule(data=st.data(), inserts=INSERTS, discard=st.booleans())
-    def replace(self, data: st.DataObject, inserts: list[Row], discard: bool) -> None:
-        names = [one.load_id for one in self.loads] + list(self.discarded)
-        given = self._given(data, data.draw(st.sampled_from(names)), inserts)
-        self._apply(given, discard=discard)
-
-    @precondition(lambda self: self.loads)
-    @rule(data=st.data())
-    def replace_by_nothing(self, data: st.DataObject) -> None:
-        self._apply(Given(data.draw(st.sampled_from(self.loads)).load_id, key=self.key), discard=False)
-
-    @precondition(lambda self: self.loads)
     @rule(data=st.data())
     def retract(self, data: st.DataObject) -> None:
-        load = data.draw(st.sampled_from(self.loads))
-        left = [one for one in self.loads if one is not load]
-        try:
-            with self._refusals_change_nothing():
-                maintain(self.spark, "retract", {"state": self.state, "load_id": load.load_id})
-        except Unknown:
-            return
-        except ChangesError:
-            assert self._is_refused(left) or self._keys_differ(load, self.committed_key), (
-                f"{load.load_id} was not taken out, though no later load needs it"
-            )
-            return
-        except StateError:
-            assert self._keys_differ(load, self.committed_key)
-            return
-        assert not self._is_refused(left), f"{load.load_id} was taken out, though a later load needs it"
-        self.loads = left
-        self._check()
+        self._retract(self._some_load(data))
 
-    @rule(data=st.data(), inserts=INSERTS, writes=st.integers(0, 12))
-    def crash(self, data: st.DataObject, inserts: list[Row], writes: int) -> None:
-        given = self._given(data, f"load {self.count + 1}", inserts)
+    @precondition(lambda self: self.loads)
+    @rule(
+        data=st.data(),
+        first=st.sampled_from(["rebuild", "compact", "apply again"]),
+        acts=st.lists(st.sampled_from(["empty", "retract", "replace"]), min_size=2, max_size=4),
+        picks=PICKS,
+    )
+    def one_load_again_and_again(
+        self, data: st.DataObject, first: str, acts: list[str], picks: list[int | Row]
+    ) -> None:
+        """What one change leaves behind shows in the next one of the same load."""
+        load_id = self._some_load(data)
+        if first == "apply again":
+            self._apply_again(load_id)
+        else:
+            self.look_after(first, 1)
+        for act in acts:
+            if act == "replace":
+                self._replace(data, load_id, picks, discard=False)
+            elif act == "empty":
+                self._apply(Given(load_id, key=self.key), discard=False)
+            elif load_id in self.discarded or any(one.load_id == load_id for one in self.loads):
+                self._retract(load_id)
+
+    @rule(data=st.data(), picks=PICKS, writes=st.integers(0, 12))
+    def crash(self, data: st.DataObject, picks: list[int | Row], writes: int) -> None:
+        given = self._given(data, f"load {self.count + 1}", picks)
         before = read_current(self.storage)
         with killed_after(writes):
             try:
@@ -298,43 +313,116 @@ class Histories(RuleBasedStateMachine):
         maintain(self.spark, action, {"state": self.state, **more})
         self._check()
 
-    @rule(rules=SOME_RULES)
-    def change_the_rules(self, rules: set[int]) -> None:
-        self.chosen = sorted(rules | {0} if self.reads_all else rules)
+    @rule(rules=SOME_RULES, data=st.data(), picks=PICKS)
+    def change_the_rules(self, rules: set[int], data: st.DataObject, picks: list[int | Row]) -> None:
+        before, self.chosen = self.chosen, self._with_first(rules)
+        if not self._is_taken(data, picks):
+            self.chosen = before
 
-    @rule(key=KEYS)
-    def change_the_key(self, key: str | None) -> None:
-        self.key = key
+    @rule(keys=st.permutations(["id", "age", None]), data=st.data(), picks=PICKS)
+    def change_the_key(self, keys: list[str | None], data: st.DataObject, picks: list[int | Row]) -> None:
+        """Another key: one that fits the rows that are there, if any does."""
+        rows, _ = play(self.loads)
+        before, others = self.key, [key for key in keys if key != self.key]
+        self.key = next((key for key in others if is_unique(rows, key)), others[0])
+        if not self._is_taken(data, picks):
+            self.key = before
 
     # how it is done, and what must be so
+
+    def _with_first(self, rules: set[int]) -> list[int]:
+        return sorted(rules | {0} if self.reads_all else rules)
+
+    def _is_taken(self, data: st.DataObject, picks: list[int | Row]) -> bool:
+        """Whether a load is taken as things are now; if not, they are mostly put back, or no other would be."""
+        before = read_current(self.storage)
+        self.apply(data, picks, discard=False)
+        return read_current(self.storage) != before or data.draw(st.integers(0, 3)) == 0
+
+    def _some_load(self, data: st.DataObject) -> str:
+        """One that was given: any, and the last one more often."""
+        names = [*self.discarded, *(one.load_id for one in self.loads)]
+        return names[-1] if data.draw(st.integers(0, 2)) == 0 else data.draw(st.sampled_from(names))
+
+    def _apply_again(self, load_id: str) -> None:
+        known = {one.load_id: one for one in self.loads}
+        before = read_current(self.storage)
+        verdict = self._submit(known.get(load_id) or self.discarded[load_id])
+        assert verdict.replayed
+        assert read_current(self.storage) == before
+
+    def _replace(self, data: st.DataObject, load_id: str, picks: list[int | Row], *, discard: bool) -> None:
+        """Another attempt: anything, or what was given before with a row more, a row less, or a value corrected."""
+        given = self._given(data, load_id, picks)
+        before = next((one for one in self.loads if one.load_id == load_id), None)
+        how = data.draw(st.sampled_from(["anew", "altered", "corrected"])) if before else "anew"
+        if before and how == "altered":
+            given.deletes = self._altered(data, before.deletes, given.deletes)
+            given.inserts = self._altered(data, before.inserts, given.inserts)
+        if before and before.inserts and how == "corrected":
+            given.deletes, (first, *others) = before.deletes, before.inserts
+            name = data.draw(COLUMNS | st.sampled_from([self.key or "id"]))
+            given.inserts = [{**first, name: data.draw(VALUES[name])}, *others]
+        self._apply(given, discard=discard)
+
+    def _altered(self, data: st.DataObject, rows: list[Row], others: list[Row]) -> list[Row]:
+        """Most of some rows, and one of others."""
+        left_out = data.draw(st.integers(0, 2 * len(rows)))
+        return [*(row for place, row in enumerate(rows) if place != left_out), *others[:1]]
+
+    def _retract(self, load_id: str) -> None:
+        load = next((one for one in self.loads if one.load_id == load_id), None)
+        left = [one for one in self.loads if one is not load]
+        try:
+            with self._refusals_change_nothing():
+                maintain(self.spark, "retract", {"state": self.state, "load_id": load_id})
+        except Unknown:
+            return
+        except ChangesError:
+            assert load is not None
+            # the rows that are left may not fit today's key: others than today's brought them
+            fits = not self._is_refused(left) and is_unique(play(left)[0], self.committed_key)
+            assert not fits or self._keys_differ(load, self.committed_key), (
+                f"{load_id} was not taken out, though no later load needs it"
+            )
+            return
+        except StateError:
+            assert load is not None
+            assert self._keys_differ(load, self.committed_key)
+            return
+        assert not self._is_refused(left), f"{load_id} was taken out, though a later load needs it"
+        self.loads = left
+        if load is None:
+            del self.discarded[load_id]
+        self._check()
+
+    def _rows(self, picks: list[int | Row]) -> list[Row]:
+        return [self.pool[one % len(self.pool)] if isinstance(one, int) else one for one in picks]
 
     def _keys_differ(self, load: Given, key: str | None) -> bool:
         """Whether loads from this one on were applied with another key than this."""
         place = next(n for n, one in enumerate(self.loads) if one.load_id == load.load_id)
         return any(one.key != key for one in self.loads[place:])
 
-    def _given(self, data: st.DataObject, load_id: str, inserts: list[Row]) -> Given:
-        """A load: some of its deletes are of rows that are there, and keys are unique more often than not."""
-        others = [one for one in self.loads if one.load_id != load_id]
-        try:
-            rows, _ = play(others)
-        except Refused:
-            rows = []
-        deletes = data.draw(st.lists(st.sampled_from(rows), unique_by=id, max_size=3)) if rows else []
-        if data.draw(st.integers(0, 3)) == 0:
-            deletes = [*deletes, data.draw(ROWS)]
+    def _given(self, data: st.DataObject, load_id: str, picks: list[int | Row]) -> Given:
+        """A load: some of its deletes are of rows that are there, and it can be applied more often than not."""
+        names = [one.load_id for one in self.loads]
+        rows, _ = play(self.loads[: names.index(load_id)] if load_id in names else self.loads)
+        missing = data.draw(st.sampled_from(["error", "ignore"]))
+        duplicate = data.draw(st.sampled_from(["error", "replace"])) if self.key else "error"
+        deletes, inserts = [], self._rows(picks)
+        if self.deletes and rows:
+            deletes = data.draw(st.lists(st.sampled_from(rows), unique_by=id, max_size=3))
+        if self.deletes and data.draw(st.integers(0, 1 if missing == "ignore" else 7)) == 0:
+            deletes = [*deletes, *self._rows(data.draw(PICKS))[:2]]
+        if self.deletes and duplicate == "replace" and rows and data.draw(st.booleans()):
+            name = data.draw(COLUMNS)
+            inserts.append({**data.draw(st.sampled_from(rows)), name: data.draw(VALUES[name])})
         if self.key and data.draw(st.integers(0, 3)):
-            taken = {row[self.key] for row in rows if row not in deletes}
+            taken = {row[self.key] for row in rows if row not in deletes} if duplicate == "error" else set()
             unique = {row[self.key]: row for row in inserts if row[self.key] not in taken}
             inserts = list(unique.values())
-        return Given(
-            load_id,
-            inserts,
-            deletes,
-            data.draw(st.sampled_from(["error", "ignore"])),
-            data.draw(st.sampled_from(["error", "replace"])) if self.key else "error",
-            self.key,
-        )
+        return Given(load_id, inserts, deletes, missing, duplicate, self.key)
 
     @property
     def _rule_file(self) -> dict[str, Any]:
@@ -410,6 +498,9 @@ class Histories(RuleBasedStateMachine):
             assert self._is_refused(history) or mixed or gone or not is_unique(play(history)[0], self.key)
             return
         if verdict.replayed:
+            before = self.discarded.get(given.load_id) if known is None else self.loads[known]
+            assert before is not None
+            assert before.is_alike(given), f"other changes than those of {given.load_id} were taken for them"
             return
         assert not self._is_refused(history), f"{given.load_id} was applied, though it cannot be"
         rows, done = play(history)
@@ -436,7 +527,7 @@ class Histories(RuleBasedStateMachine):
     def _tells_apart(self, history: list[Given], given: Given) -> bool:
         """Whether no other load has rows alike to those of a load: which of them a later delete takes is open."""
         own, others = (
-            {repr(row) for one in history for row in [*one.inserts, *one.deletes] if (one is given) == mine}
+            {as_text(row) for one in history for row in [*one.inserts, *one.deletes] if (one is given) == mine}
             for mine in (True, False)
         )
         return not own & others
@@ -461,8 +552,9 @@ class Histories(RuleBasedStateMachine):
         assert snapshot.rows == len(rows)
         constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
         assert total_violations(snapshot) == {one.name: violations(one, rows) for one in constraints}
-        checked = maintain(self.spark, "verify", {"state": self.state, "totals": self.random.random() < 0.1})
-        assert checked["sound"], checked["problems"]
+        if self.random.random() < 0.4:
+            checked = maintain(self.spark, "verify", {"state": self.state, "totals": self.random.random() < 0.25})
+            assert checked["sound"], checked["problems"]
         self._check_indexes(snapshot)
         self._check_history(snapshot)
 
@@ -503,9 +595,13 @@ class Histories(RuleBasedStateMachine):
         assert loads.find("no such load") is None
 
 
+# Left to itself Hypothesis makes two of three examples by copying parts of the one before. As a backend of its own its
+# provider is asked for a new history each time; shrinking is as ever.
+AVAILABLE_PROVIDERS["new each time"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
 Histories.TestCase.settings = settings(
-    max_examples=300 if NIGHTLY else 30,
-    stateful_step_count=16,
+    backend="new each time",
+    max_examples=300 if NIGHTLY else 25,
+    stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
