@@ -10,11 +10,11 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIGHT = {"constraints", "state", "errors", "request", "shipping", "stored", "verdict"}
-FACTS = {"errors", "masking", "request", "verdict"}
+FACTS = {"errors", "masking", "request", "sizes", "verdict"}
 ROOMS_BELOW = {
     "kernels": {"kernels"},
     "constraints": {"constraints", "errors"},
-    "state": {"state", "errors"},
+    "state": {"state", "errors", "sizes"},
     "detection": {"detection", "constraints", "state", "kernels", *FACTS},
     "discovery": {"discovery", "detection", "constraints", "state", "kernels", *FACTS},
     "engines": {"engines", "detection", "constraints", "state", "shipping", *FACTS},

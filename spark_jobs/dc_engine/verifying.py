@@ -19,14 +19,12 @@ from dc_engine.errors import DcError, counted
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.everything import everything_of, plan_of
 from dc_engine.request import Changes
+from dc_engine.sizes import SIZES
 from dc_engine.state.drafts import needed_files
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Reader
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
-
-_MOST_SHARES = 256
-"""The most tasks that the files are divided among."""
 
 
 @dataclass(slots=True)
@@ -101,7 +99,7 @@ def verify(engine: Engine, storage: Storage, snapshot: Snapshot, table: Changes 
     except DcError as error:  # the records of older loads: nothing else names their files
         files, unreadable = snapshot.files, [error.message]
     result = Verified(len(files), sum(file.size for file in files))
-    shares = min(len(files), _MOST_SHARES)
+    shares = min(len(files), SIZES.check_tasks)
     documents = engine.tasks(0, result.bytes).documents(storage, shares, CheckFiles(storage, tuple(files), shares))
     checked = [one for one in documents if isinstance(one, Checked)]
     result.checks = 4 * len(files)

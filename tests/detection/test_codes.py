@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.detection.codes import codes_of
+from dc_engine.sizes import other_sizes
 
 TEXTS = st.none() | st.sampled_from([b"", b"a", b"a\0", b"ab", b"b", b"\xff", b"\x7f"]) | st.binary(max_size=3)
 
@@ -20,7 +21,7 @@ TEXTS = st.none() | st.sampled_from([b"", b"a", b"a\0", b"ab", b"b", b"\xff", b"
 def test_byte_strings_have_codes_that_compare_as_they_do(
     arrays: list[list[bytes | None]], ordered: bool, longer_than: int
 ) -> None:
-    with patch("dc_engine.detection.codes._LONG", longer_than):
+    with other_sizes(long_value=longer_than):
         coded = codes_of([pa.array(one, pa.binary()) for one in arrays], "binary", ordered=ordered)
     assert [len(one) for one in coded] == [len(one) for one in arrays]
     pairs = list(zip((value for one in arrays for value in one), np.concatenate(coded).tolist(), strict=True))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dc_engine.constraints.model import Op
 from dc_engine.detection.codes import combine
 from dc_engine.detection.counting import Match, Scan, Tree, partner_weights
+from dc_engine.sizes import other_sizes
 
 _HOLDS = {
     Op.EQ: operator.eq,
@@ -47,7 +48,7 @@ def test_weights_and_partners_equal_those_over_all_pairs(
     pairs = _pairs(matches, queries, entries)
     expected = (pairs * weights).sum(axis=1)
     assert (partner_weights(matches, weights, queries) == expected).all()
-    with patch.object(Scan, "is_cheap", False):
+    with other_sizes(scanned_pairs=-1):
         assert (partner_weights(matches, weights, queries) == expected).all()
     if matches and queries and entries:
         scan, tree = Scan(matches, weights, np.arange(queries)), Tree(matches, weights)
@@ -84,7 +85,7 @@ def test_two_and_three_inequalities_are_counted_from_sorted_codes_alone(
     matches += [Match(query, op, entry) for op in others for query, entry in [codes(blocks)]]
     weights = chance.integers(-5, 1000, sizes[1])
     expected = (_pairs(matches, *sizes) * weights).sum(axis=1)
-    with patch.object(Scan, "is_cheap", False), patch.object(Tree, "__init__", side_effect=AssertionError("a tree")):
+    with other_sizes(scanned_pairs=-1), patch.object(Tree, "__init__", side_effect=AssertionError("a tree")):
         assert (partner_weights(matches, weights, sizes[0]) == expected).all()
 
 

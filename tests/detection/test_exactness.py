@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 from hypothesis import given
@@ -13,10 +12,9 @@ from hypothesis import strategies as st
 
 from dc_engine.constraints.model import Constraint
 from dc_engine.constraints.parser import parse_body
-from dc_engine.detection.counting import Scan
-from dc_engine.detection.listing import MOST_ROW_IDS
 from dc_engine.detection.rows import LOAD_BITS
 from dc_engine.maintained.judging import Findings
+from dc_engine.sizes import SIZES, other_sizes
 from tests.detection.engine import Engine
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
 from tests.detection.strategies import KINDS, Case, cases
@@ -26,7 +24,7 @@ from tests.detection.strategies import KINDS, Case, cases
 def test_every_count_equals_brute_force_after_every_load(
     case: Case, units: int, cheap: bool, chance: random.Random
 ) -> None:
-    with patch.object(Scan, "is_cheap", cheap):
+    with other_sizes(scanned_pairs=10**9 if cheap else -1):
         _check(case, units, chance)
 
 
@@ -93,7 +91,7 @@ def _check_row_ids(case: Case, engine: Engine, found: Findings, alive: Mapping[i
             continue
         for row in pq.read_table(engine.storage.open(file.path)).to_pylist():
             for side in (one for one in "ts" if one in row):
-                assert len(row[f"{side}_row_ids"]) == min(row[f"{side}_rows"], MOST_ROW_IDS)
+                assert len(row[f"{side}_row_ids"]) == min(row[f"{side}_rows"], SIZES.listed_row_ids)
                 for one in row[f"{side}_row_ids"]:
                     stored = case.table([alive[one]]).to_pylist()[0]
                     listed = {name: stored[name] for name in row[side]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.detection.hashing import key_hashes
+from dc_engine.sizes import other_sizes
 
 M = 2**64 - 1
 ODD, NULL = 0x9E3779B97F4A7C15, 0x5851F42D4C957F2D
@@ -49,7 +49,7 @@ def test_strings_hash_by_the_words_of_their_bytes(
     chosen = slice(cut[0], max(len(values) - cut[1], cut[0]))
     array = pa.array(values, pa.binary())[chosen]
     expected = [key_hash([NULL if one is None else lane_of_bytes(one)]) for one in values[chosen]]
-    with patch("dc_engine.detection.hashing._BYTES_AT_ONCE", at_once):
+    with other_sizes(hashed_bytes=at_once):
         assert key_hashes([array], ["binary"], len(array)).tolist() == expected
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -16,8 +14,9 @@ from dc_engine.detection.plan import make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.work import received, send, tell
+from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import GROUP_BYTES, Builder, Reader, bytes_a_row, in_parts, store_parquet
+from dc_engine.state.parquet import Builder, Reader, bytes_a_row, in_parts, store_parquet
 from dc_engine.state.storage import Storage
 
 TEXT = "x" * 1024
@@ -54,7 +53,7 @@ def test_row_groups_of_long_values_have_few_rows_and_the_footer_knows_their_byte
     reader = Reader(storage, file)
     sizes = np.diff(reader.group_starts)
     assert sizes.sum() == 20_000
-    assert sizes.max() * 1024 < GROUP_BYTES < 20_000 * 1024
+    assert sizes.max() * 1024 < SIZES.group_bytes < 20_000 * 1024
     assert bytes_a_row(storage, [file])["text"] > 1024
     assert reader.column_bytes == {name: rows.column(name).nbytes for name in ("text", "x")}
     assert bytes_a_row(storage, []) == {}
@@ -66,9 +65,7 @@ def test_units_and_tasks_are_cut_by_bytes() -> None:
     plan = make_plan(load_constraints(RULES), {"text": "string", "x": "bigint"})
     files = {index.id: (file,) for group in plan.groups for index in group.indexes if not index.key}
     with (
-        patch("dc_engine.detection.sizing._UNIT_BYTES", 2**20),
-        patch("dc_engine.detection.sizing._SHARE_BYTES", 10 * 2**20),
-        patch("dc_engine.detection.sizing._PROBE_BYTES", 2 * 2**20),
+        other_sizes(unit_bytes=2**20, share_bytes=10 * 2**20, probe_bytes=2 * 2**20),
     ):
         work = make_work(storage, plan, 2, files, None, inserts=[file])
     cut = [work.spread[group.number] for group in plan.groups if group.indexes]
@@ -82,11 +79,11 @@ def test_a_run_of_long_values_is_several_files_that_are_found_as_one() -> None:
     hashes = np.random.default_rng(7).permutation(3_000)
     ids = pa.ListArray.from_arrays(pa.array(range(3_001), pa.int32()), pa.array(range(3_000)))
     entries = pa.table({HASH: hashes, **dict(zip(rows.column_names, rows.columns, strict=True)), ROWS: [1] * 3_000})
-    with patch("dc_engine.detection.runs._FILE_BYTES", 2**20):
+    with other_sizes(run_bytes=2**20):
         files = write_run(storage, "texts", 1, entries.append_column(ROW_IDS, ids))
     assert len(files) == 4
     assert [file.bounds for file in files] == sorted(file.bounds for file in files if file.bounds)
-    with patch("dc_engine.state.parquet._PORTION", 1):
+    with other_sizes(portion=1):
         found = find_entries(storage, files, ["x"], wanted=np.arange(0, 3_000, 7))
     place = np.argsort(hashes)[::7]
     assert found.entries.column("x").to_pylist() == place.tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
@@ -30,8 +30,8 @@ from dc_engine.errors import ChangesError, ConstraintError, DcError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
 from dc_engine.maintained.everything import plan_of
-from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import Builder, parquet_bytes
+from dc_engine.sizes import other_sizes
+from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
@@ -95,32 +95,33 @@ def pools(draw: st.DrawFn) -> list[Row]:
 KEYS = st.sampled_from([None, "id", "age"])
 
 TINY = {
-    "codes._LONG": -1,
-    "compact._MERGED_BYTES": 3_000,
-    "compact._MERGED_ENTRIES": 2,
-    "counting.Scan._PAIRS_AT_ONCE": 2,
-    "encode._ROWS_A_TURN": 2,
-    "listing.MOST_ROW_IDS": 1,
-    "resolve.MOST_NAMED": 1,
-    "runs._FILE_BYTES": 100,
-    "sizing.ROW_GROUP": 2,
-    "sizing._MOST_ENCODERS": 3,
-    "sizing._PROBE_BYTES": 100,
-    "sizing._PROBE_ROWS": 3,
-    "sizing._REPORT_CONSTRAINTS": 1,
-    "sizing._REPORT_ROWS": 3,
-    "sizing._SHARE_BYTES": 100,
-    "sizing._SHARE_ENTRIES": 3,
-    "sizing._UNIT_BYTES": 50,
-    "sizing._UNIT_ENTRIES": 3,
-    "sizing._UNIT_ROWS": 2,
-    "steps._MESSAGE_BYTES": 50,
-    "work._LONG_ROW": -1,
-    "staging.ROW_GROUP": 2,
-    "staging._FILE_BYTES": 1,
-    "consumers._MOST_NAMED": 1,
-    "unit.MOST_ROW_IDS": 1,
-    "consumers._ROWS_PER_REPORT": 2,
+    "long_value": -1,
+    "long_row": -1,
+    "merged_bytes": 3_000,
+    "merged_entries": 2,
+    "scanned_at_once": 2,
+    "turn_rows": 2,
+    "listed_row_ids": 1,
+    "named_rows": 1,
+    "run_bytes": 100,
+    "row_group": 2,
+    "staged_group": 2,
+    "staged_bytes": 1,
+    "group_bytes": 40,
+    "portion": 300,
+    "encoders": 3,
+    "probe_bytes": 100,
+    "probe_rows": 3,
+    "report_constraints": 1,
+    "report_rows": 3,
+    "report_range": 2,
+    "share_bytes": 100,
+    "share_entries": 3,
+    "unit_bytes": 50,
+    "unit_entries": 3,
+    "unit_rows": 2,
+    "message_bytes": 50,
+    "check_tasks": 2,
 }
 """Sizes at which work, files and lists are cut. So small, a handful of rows is cut as millions are."""
 _numbers = itertools.count()
@@ -194,23 +195,15 @@ class Histories(RuleBasedStateMachine):
         self.random = Random(seed)
         self._stack = ExitStack()
         self.spark = Session(random=self.random)
-        # Which files a gate merges depends on their number and sizes, small here: any choice must be right.
-        self._patch("dc_engine.compacting.small_files", self.some_files)
-        self._patch("dc_engine.maintained.violations.small_runs", self.some_files)
-        # How many loads a snapshot holds itself, too.
-        self._patch("dc_engine.state.drafts.MOST_RECENT", self.random.choice([0, 0, 1, 3, 40]))
-        self._patch("dc_engine.state.drafts._KEPT", self.random.choice([0, 1, 8]))
-        if tiny:
-            for name, value in TINY.items():
-                self._patch(f"dc_engine.detection.{name}", value)
-            for name, value in (("GROUP_BYTES", 40), ("_PORTION", 300)):
-                self._patch(f"dc_engine.state.parquet.{name}", value)
-            self._patch("dc_engine.history.replay.MOST_NAMED", 1)
-            self._patch("dc_engine.verifying._MOST_SHARES", 2)
-            for writer in (Builder.__init__, parquet_bytes):
-                self._stack.enter_context(patch.dict(writer.__kwdefaults__, row_group=2))
+        # Which files a gate merges and how many loads a snapshot holds depends on sizes: any of them must be right.
+        sizes = {
+            "runs": self.random.choice([2, 3, 4, 16]),
+            "recent_loads": self.random.choice([0, 0, 1, 3, 40]),
+            "kept_loads": self.random.choice([0, 1, 8]),
+        }
         if trees:  # as if there were too many pairs to look at each
-            self._patch("dc_engine.detection.counting.Scan._MOST_PAIRS", -1)
+            sizes["scanned_pairs"] = -1
+        self._stack.enter_context(other_sizes(**sizes, **(TINY if tiny else {})))
         self.limits = {"max_listed": 1, "max_samples": 1} if tiny else {}
         self.state = f"memory://histories/{next(_numbers)}"
         self.storage = Storage(self.state)
@@ -228,19 +221,12 @@ class Histories(RuleBasedStateMachine):
         if merged and self.loads:
             self.look_after("compact", 1)
 
-    def _patch(self, target: str, value: Any) -> None:
-        self._stack.enter_context(patch(target, value))
-
     def teardown(self) -> None:
         if hasattr(self, "_stack"):
             self._stack.close()
             filesystem = fsspec.filesystem("memory")
             if filesystem.exists(self.state):
                 filesystem.rm(self.state, recursive=True)
-
-    def some_files(self, files: Sequence[DataFile], *, everything: bool = False) -> list[DataFile]:
-        chosen = [file for file in files if everything or self.random.random() < 0.4]
-        return chosen if len(chosen) > 1 else []
 
     # what can happen
 

@@ -13,10 +13,11 @@ import pytest
 
 from dc_engine import maintain as job
 from dc_engine.apply_load import apply_load
-from dc_engine.detection.compact import MOST_RUNS, depth
+from dc_engine.detection.compact import depth
 from dc_engine.errors import ChangesError, RequestError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
@@ -106,22 +107,22 @@ class TestRetract:
 
 class TestCompact:
     def test_the_gate_itself_merges_runs_when_there_are_too_many(self, table: Table) -> None:
-        for number in range(3 * MOST_RUNS):
+        for number in range(3 * SIZES.runs):
             table.apply(f"load {number}", (number, "a", "x"), (1000 + number, str(number), "y"))
             for index in {file.owner for file in table.snapshot.files if file.kind == "index"}:
-                assert depth(table.snapshot.files_of(FileKind.INDEX, index)) <= MOST_RUNS + 2
+                assert depth(table.snapshot.files_of(FileKind.INDEX, index)) <= SIZES.runs + 2
         assert table.maintain("verify")["sound"]
 
     def test_merging_small_runs_keeps_what_they_take_away_from_a_large_one(self, table: Table) -> None:
         large = [(number, str(number // 2), f"city {number}") for number in range(3000)]
         table.apply("monday", *large)
-        for number in range(2 * MOST_RUNS):
+        for number in range(2 * SIZES.runs):
             table.apply(f"load {number}", (9000 + number, "other", "x"), deletes=(large[number],))
         runs = table.snapshot.files_of(
             FileKind.INDEX, next(one.owner for one in table.snapshot.files if one.kind == "index")
         )
         assert {1, 0} <= {one.load for one in runs}, "the large run stands beside merged ones"
-        assert total_violations(table.snapshot) == {"zip_decides_city": 1500 - MOST_RUNS, "early": 0}
+        assert total_violations(table.snapshot) == {"zip_decides_city": 1500 - SIZES.runs, "early": 0}
         assert table.maintain("verify")["sound"]
         assert table.maintain("rebuild")["total_violations"] == total_violations(table.snapshot)
 

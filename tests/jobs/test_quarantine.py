@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from dc_engine.sizes import other_sizes
 from tests.jobs.test_change_sets import TYPES, Gate, rows
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -99,7 +99,7 @@ def test_every_row_goes_where_plain_python_puts_it(
         new += [chance.choice(new) for _ in range(20)]
     changes = [("delete", *row) for row in gone] + [("insert", *row) for row in new]
     chance.shuffle(changes)
-    with patch("dc_engine.engines.quarantine._IDS_A_RANGE", 3), patch("dc_engine.engines.quarantine._ROWS_A_TASK", 7):
+    with other_sizes(range_ids=3, quarantine_rows=7):
         verdict = gate.apply("second", rows(*changes), quarantine=str(tmp_path / "quarantine"))
     bad, clean = expected(old, new, gone, keyed=keyed)
     assert written(tmp_path / "quarantine") == (bad, clean)

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from dc_engine.constraints.model import ConstantValue, microseconds
 from dc_engine.detection.comparable import Family
 from dc_engine.detection.nested import is_nested, sort_keys
+from dc_engine.sizes import SIZES
 
 NULL = -1
-_LONG = 64
-"""Byte strings longer than this, on average, are not copied to be coded."""
 _WIDEST_DECIMAL = pa.decimal256(76, 38)  # holds every decimal(38, s) exactly
 
 
@@ -69,7 +68,7 @@ def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 def _are_long(values: Sequence[pa.Array]) -> bool:
     """Whether these are byte strings so long that copies of them would matter."""
     binary = pa.types.is_large_binary(values[0].type)
-    return binary and sum(one.nbytes for one in values) > _LONG * sum(map(len, values))
+    return binary and sum(one.nbytes for one in values) > SIZES.long_value * sum(map(len, values))
 
 
 def _ranks(values: Sequence[pa.Array]) -> np.ndarray:

@@ -18,17 +18,10 @@ from dc_engine.detection.resolve import added_up, identity_codes, store_lines
 from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.errors import DcError
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.parquet import Reader
 from dc_engine.state.storage import Storage
-
-MOST_RUNS = 16
-"""How many runs of an index may hold the same hash before the gate itself merges them."""
-_MERGED_ENTRIES = 524_288
-_LIGHT = 16 * 2**20
-"""Files of rows that are larger than this are left as they are."""
-_HEAVY = 64 * 2**20
-"""How many bytes of files become one."""
 
 
 class Merge(Protocol):
@@ -40,10 +33,6 @@ class Merge(Protocol):
 
     def run(self, storage: Storage) -> list[DataFile]:
         """Write what they become."""
-
-
-_MERGED_BYTES = 64 * 2**20
-"""How many bytes of files per task: in memory they may take several times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +93,11 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
     Too many: that hold the same hash, or that are small, whatever they hold.
     """
     chosen: list[DataFile] = []
-    if depth(files) <= MOST_RUNS and sum(is_small(file) for file in files) <= 2 * MOST_RUNS:
+    if depth(files) <= SIZES.runs and sum(is_small(file) for file in files) <= 2 * SIZES.runs:
         return chosen
     size = 0
     for file in sorted(files, key=lambda one: one.size):  # a few entries may have the ids of many rows
-        if len(chosen) >= MOST_RUNS // 2 and file.size > size:
+        if len(chosen) >= SIZES.runs // 2 and file.size > size:
             break
         chosen.append(file)
         size += file.size
@@ -117,17 +106,17 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
 
 def is_small(file: DataFile) -> bool:
     """Whether a run is far from the size at which runs are cut."""
-    return file.rows < _MERGED_ENTRIES // 8 and file.size < _MERGED_BYTES // 8
+    return file.rows < SIZES.merged_entries // 8 and file.size < SIZES.merged_bytes // 8
 
 
 def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[DataFile]:
     """The files worth merging: when there are too many, the smallest, up to one larger than all before it together."""
-    light = [file for file in files if file.size <= _LIGHT]
-    if everything or len(light) <= MOST_RUNS:
+    light = [file for file in files if file.size <= SIZES.light_file]
+    if everything or len(light) <= SIZES.runs:
         return light if everything and len(light) > 1 else []
     chosen: list[DataFile] = []
     for file in sorted(light, key=lambda one: one.size):
-        if len(chosen) >= MOST_RUNS // 2 and file.size > sum(one.size for one in chosen):
+        if len(chosen) >= SIZES.runs // 2 and file.size > sum(one.size for one in chosen):
             break
         chosen.append(file)
     return chosen
@@ -137,7 +126,7 @@ def in_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
     """Files to be merged, in groups that each make one file of bounded size; a single file is left as it is."""
     groups: list[list[DataFile]] = []
     for file in files:
-        if not groups or sum(one.size for one in groups[-1]) + file.size > _HEAVY:
+        if not groups or sum(one.size for one in groups[-1]) + file.size > SIZES.merged_files:
             groups.append([])
         groups[-1].append(file)
     return [tuple(group) for group in groups if len(group) > 1]
@@ -147,7 +136,7 @@ def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[R
     """The tasks that merge some runs of an index, each of a bounded number of entries."""
     families = plan.families_of(index)
     rows, size = sum(file.rows for file in files), sum(file.size for file in files)
-    tasks = math.ceil(max(rows / _MERGED_ENTRIES, size / _MERGED_BYTES, 1))
+    tasks = math.ceil(max(rows / SIZES.merged_entries, size / SIZES.merged_bytes, 1))
     return [RunsMerge(index, families, tuple(files), range_of(task, tasks)) for task in range(tasks if files else 0)]
 
 

@@ -22,12 +22,10 @@ from dc_engine.detection.probe import Blocks, Counted, count_pairs, violating_ro
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.work import Work, send, tell
+from dc_engine.sizes import SIZES
 
 LISTING, VIOLATING = "listing", "violating rows"
 """Messages for the report: violations to list, and rows with their numbers of violations."""
-_MOST_NAMED = 5
-"""How many rows an error names."""
-_ROWS_PER_REPORT = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ def for_report(
         yield send(number % work.report_tasks, LISTING, listing, number=number)
     rows = violating_rows(counted, blocks, (ids_of(blocks.new_t), ids_of(blocks.new_s)))
     if rows.num_rows and work.lists:
-        ranges = rows.column("row_id").to_numpy() // _ROWS_PER_REPORT
+        ranges = rows.column("row_id").to_numpy() // SIZES.report_range
         for one in np.unique(ranges):
             part = rows.filter(pa.array(ranges == one))
             yield send(int(number + one) % work.report_tasks, VIOLATING, part, number=number)
@@ -154,11 +152,11 @@ class CheckKeys:
         twice, present, back = new_rows > 1, (new_rows > 0) & (old_rows > 0), old_rows > 1
         if not (twice | present | back).any():
             return
-        chosen = np.flatnonzero(twice | present | back)[:_MOST_NAMED]
+        chosen = np.flatnonzero(twice | present | back)[: SIZES.named_rows]
         tables = [frame.table.take(pa.array(frame.first)).select(self.key) for frame in (new, old)]
         first = np.unique(place, return_index=True)[1][chosen]
         rows = pa.concat_tables(tables).take(pa.array(first))
         names = json_rows({name: whole(rows.column(name)) for name in self.key}, MOST_OF_NAME)
-        holders = np.flatnonzero(np.isin(place[new.size :], chosen))[:_MOST_NAMED]
+        holders = np.flatnonzero(np.isin(place[new.size :], chosen))[: SIZES.named_rows]
         owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(holders)]
         yield tell(TakenKeys(int(twice.sum()), int(present.sum()), int(back.sum()), names, owners))

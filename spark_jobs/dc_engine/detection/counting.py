@@ -15,6 +15,7 @@ import numpy as np
 
 from dc_engine.constraints.model import Op
 from dc_engine.detection.codes import combine
+from dc_engine.sizes import SIZES
 
 COMPARE = {
     Op.EQ: np.equal,
@@ -144,10 +145,6 @@ def find_partners(
 class Scan:
     """Some queries against the entries of their blocks, all pairs of a block at once."""
 
-    _MOST_PAIRS = 40_000_000
-    _MOST_BLOCKS = 2_000
-    _PAIRS_AT_ONCE = 4_000_000
-
     def __init__(self, matches: Sequence[Match], weights: np.ndarray, queries: np.ndarray) -> None:
         self._queries = queries
         self._weights = weights
@@ -166,7 +163,7 @@ class Scan:
     def is_cheap(self) -> bool:
         """Whether there are few pairs, in few blocks."""
         pairs = np.dot(np.diff(self._bounds), self._ends - self._starts)
-        return len(self._asked) <= self._MOST_BLOCKS and pairs <= self._MOST_PAIRS
+        return len(self._asked) <= SIZES.scanned_blocks and pairs <= SIZES.scanned_pairs
 
     def count(self) -> np.ndarray:
         """For each query, the total weight of its partners."""
@@ -189,7 +186,7 @@ class Scan:
         """Block by block: places of queries, numbers of entries, and which of their pairs match."""
         for number, (start, end) in enumerate(zip(self._starts, self._ends, strict=True)):
             entries = self._entry_order[start:end]
-            step = max(1, self._PAIRS_AT_ONCE // max(len(entries), 1))
+            step = max(1, SIZES.scanned_at_once // max(len(entries), 1))
             for first in range(self._bounds[number], self._bounds[number + 1] if len(entries) else 0, step):
                 places = self._order[first : min(first + step, self._bounds[number + 1])]
                 pairs = np.ones((len(places), len(entries)), bool)

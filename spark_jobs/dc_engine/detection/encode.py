@@ -18,13 +18,12 @@ from dc_engine.detection.hashing import bucket_of, key_hashes
 from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.runs import HASH
+from dc_engine.sizes import SIZES
 
 GONE = "-"
 """The prefix of the role of rows that a load takes away."""
 UNDO = "undo "
 """The prefix of the role of rows that come or go when an earlier attempt of the load is undone."""
-_ROWS_A_TURN = 65_536
-"""How many ids at a time go to one probe, for rows that break a constraint alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str =
         if not group.indexes:
             broken = narrow.filter(pa.array(_breaks_alone(group, narrow)))
             if broken.num_rows:
-                turn = broken.column(ROW_ID)[0].as_py() // _ROWS_A_TURN
+                turn = broken.column(ROW_ID)[0].as_py() // SIZES.turn_rows
                 yield Chunk(group.number, turn % spread[group.number].units, f"{sign}both", broken)
         elif not group.indexes[0].key:
             continue  # every probe looks at all rows, and reads them itself

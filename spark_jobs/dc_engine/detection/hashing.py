@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import comparable
+from dc_engine.sizes import SIZES
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL_LANE = np.uint64(0x5851F42D4C957F2D)
 _KEEP = np.array([2 ** (8 * length) - 1 for length in range(8)], np.uint64)
 """By number of bytes: the bits of the first bytes of a word."""
-_BYTES_AT_ONCE = 2**21
 
 
 def key_hashes(columns: Sequence[pa.Array], families: Sequence[str], rows: int) -> np.ndarray:
@@ -68,7 +68,7 @@ def _bytes_lanes(values: pa.Array) -> np.ndarray:
     data = np.frombuffer(data_buffer, np.uint8)
     first = 0
     while first < len(values):
-        last = int(np.searchsorted(offsets, offsets[first] + _BYTES_AT_ONCE))
+        last = int(np.searchsorted(offsets, offsets[first] + SIZES.hashed_bytes))
         last = min(max(last, first + 1), len(values))
         lanes[first:last] = _piece_lanes(data, offsets[first : last + 1])
         first = last

@@ -23,7 +23,6 @@ from dc_engine.detection.probe import Blocks, Counted, Tally
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.verdict import MASKED
 
-MOST_ROW_IDS = 100
 _FRAME_BITS = 40
 """Where the number of a frame stands, above those of its projections."""
 

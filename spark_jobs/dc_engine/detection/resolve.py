@@ -23,6 +23,7 @@ from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries
 from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.work import DOCUMENT, Work, received
 from dc_engine.errors import DcError
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
@@ -31,7 +32,6 @@ CAUSE = "_dc_cause"
 """Why a row was deleted: ``delete``, or ``replace`` by an insert of the same key."""
 LOAD, VERSION = "_dc_load", "_dc_version"
 """Which load deleted a row, and the snapshot that recorded its deletes."""
-MOST_NAMED = 5
 
 
 def resolving(plan: Plan) -> Plan:
@@ -86,7 +86,7 @@ class Resolve:
         file = write_deletes(
             work.storage, work.load, work.load, pa.concat_tables(one for one in tables if one.num_columns)
         )
-        named = missing.slice(0, MOST_NAMED).select(plan.key or plan.columns)
+        named = missing.slice(0, SIZES.named_rows).select(plan.key or plan.columns)
         shown = json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME)
         return Deleted(file, len(match.delete), len(match.replaced), missing.num_rows, shown)
 

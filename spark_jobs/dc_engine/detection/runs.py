@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import take, whole
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import ROW_GROUP, Builder, Reader, store_parquet
+from dc_engine.state.parquet import Builder, Reader, store_parquet
 from dc_engine.state.storage import Storage
 
-_FILE_BYTES = 64 * 2**20
-"""About how many bytes of entries, as they are in memory, a file of a run holds at most."""
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
 
 
@@ -127,7 +126,7 @@ def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> 
     """Write entries as one run of an index, ordered by hash: in one file, or in several when their values are long."""
     hashes = whole(entries.column(HASH)).to_numpy()
     order = np.argsort(hashes, kind="stable")
-    step = max(1, min(len(order), _FILE_BYTES * len(order) // max(entries.nbytes, 1)))
+    step = max(1, min(len(order), SIZES.run_bytes * len(order) // max(entries.nbytes, 1)))
     parts = (order[first : first + step] for first in range(0, len(order), step))
     return [_write_file(storage, index_id, load, entries, hashes, part) for part in parts]
 
@@ -136,8 +135,8 @@ def _write_file(
     storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
     builder = Builder(entries.schema, delta=[HASH, ROWS, ROW_IDS])
-    for first in range(0, len(order), ROW_GROUP):  # one row group at a time: long values are never in memory twice
-        builder.add(take(entries, order[first : first + ROW_GROUP]))
+    for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
+        builder.add(take(entries, order[first : first + SIZES.row_group]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
     bounds = (int(hashes[order[0]]), int(hashes[order[-1]]))
     return store_parquet(

@@ -8,23 +8,12 @@ from itertools import accumulate
 
 from dc_engine.detection.encode import Spread
 from dc_engine.detection.plan import Group, Plan
-from dc_engine.detection.staging import ROW_GROUP
 from dc_engine.detection.work import NOTHING_UNDONE, Undone, Work
 from dc_engine.request import Request
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.parquet import bytes_a_row
 from dc_engine.state.storage import Storage
-
-_UNIT_ROWS = 131_072
-_UNIT_ENTRIES = 524_288
-_SHARE_ENTRIES = 2_097_152
-_UNIT_BYTES = 16 * 2**20
-_SHARE_BYTES = 256 * 2**20
-_PROBE_ROWS = 524_288
-_PROBE_BYTES = 32 * 2**20
-_REPORT_ROWS = 1_048_576
-_REPORT_CONSTRAINTS = 50
-_MOST_ENCODERS = 64
 
 
 def spread_of(
@@ -32,13 +21,13 @@ def spread_of(
 ) -> Spread:
     """Cut a group so that a probe looks at a bounded number of rows and entries, and of their bytes."""
     entries = sum(file.rows for file in files)
-    by_rows = math.ceil(max(rows, 1) * max(1 / _UNIT_ROWS, _width(group, row_bytes) / _UNIT_BYTES))
+    by_rows = math.ceil(max(rows, 1) * max(1 / SIZES.unit_rows, _width(group, row_bytes) / SIZES.unit_bytes))
     if not group.indexes:
         return Spread(by_rows, 1)
     if group.indexes[0].key:
-        return Spread(max(by_rows, math.ceil(entries / _UNIT_ENTRIES)), 1)
+        return Spread(max(by_rows, math.ceil(entries / SIZES.unit_entries)), 1)
     width = _width(group, bytes_a_row(storage, files))
-    return Spread(1, math.ceil(max(entries, 1) * max(1 / _SHARE_ENTRIES, width / _SHARE_BYTES)))
+    return Spread(1, math.ceil(max(entries, 1) * max(1 / SIZES.share_entries, width / SIZES.share_bytes)))
 
 
 def _width(group: Group, bytes_a_row: Mapping[str, float]) -> float:
@@ -80,7 +69,7 @@ def make_work(
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
     added_bytes = rows * sum(_width(group, row_bytes) for group in plan.groups)
-    probe_tasks = math.ceil(max((entries + added) / _PROBE_ROWS, added_bytes / _PROBE_BYTES, 1))
+    probe_tasks = math.ceil(max((entries + added) / SIZES.probe_rows, added_bytes / SIZES.probe_bytes, 1))
     return Work(
         storage=storage,
         plan=plan,
@@ -95,7 +84,7 @@ def make_work(
         first_units=first_units,
         writers=writers,
         probe_tasks=min(units, probe_tasks),
-        report_tasks=math.ceil(max(added / _REPORT_ROWS, len(plan.constraints) / _REPORT_CONSTRAINTS, 1)),
+        report_tasks=math.ceil(max(added / SIZES.report_rows, len(plan.constraints) / SIZES.report_constraints, 1)),
         max_listed=request.max_listed if request else 0,
         max_samples=request.max_samples if request else 0,
         mask=request.mask if request else (),
@@ -105,7 +94,7 @@ def make_work(
 
 def encoders(work: Work) -> int:
     """How many tasks read the rows that come and go."""
-    return min(sum(math.ceil(file.rows / ROW_GROUP) for file, _ in work.changed), _MOST_ENCODERS)
+    return min(sum(math.ceil(file.rows / SIZES.staged_group) for file, _ in work.changed), SIZES.encoders)
 
 
 def size_of(work: Work) -> tuple[int, int]:

@@ -22,8 +22,9 @@ from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, schema_mark
 from dc_engine.detection.shown import MOST_OF_NAME
 from dc_engine.errors import ChangesError, DcError
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind, data_file
-from dc_engine.state.parquet import GROUP_BYTES, Builder, store_parquet
+from dc_engine.state.parquet import Builder, store_parquet
 from dc_engine.state.storage import Storage
 
 ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
@@ -31,8 +32,6 @@ CHANGE_TYPE = "_change_type"
 FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
 """The columns that a change data feed adds to those of the table."""
 _DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
-ROW_GROUP = 65_536
-_FILE_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class _Writer:
         if batch.num_rows:
             self._waiting.append(batch)
         rows = sum(one.num_rows for one in self._waiting)
-        if rows >= ROW_GROUP or sum(one.nbytes for one in self._waiting) >= GROUP_BYTES:
+        if rows >= SIZES.staged_group or sum(one.nbytes for one in self._waiting) >= SIZES.group_bytes:
             self._flush()
 
     def _flush(self) -> None:
@@ -178,9 +177,9 @@ class _Writer:
         self._waiting = []
         if self._builder is None:
             self._owner = schema_mark(table.schema)
-            self._builder = Builder(table.schema, row_group=ROW_GROUP)
+            self._builder = Builder(table.schema, row_group=SIZES.staged_group)
         self._builder.add(table)
-        if self._builder.size > _FILE_BYTES:
+        if self._builder.size > SIZES.staged_bytes:
             self._close()
 
     def _close(self) -> None:

@@ -22,12 +22,11 @@ from dc_engine.detection.rows import ROW_ID, read_living
 from dc_engine.detection.unit import probe_unit
 from dc_engine.detection.work import DOCUMENT, Work, received, send, tell
 from dc_engine.errors import DcError
+from dc_engine.sizes import SIZES
 from dc_engine.state.parquet import Reader, in_parts
 
 WHOLE = "whole"
 """A message to the probe of a group without a key, to take all rows of the load."""
-_MESSAGE_BYTES = 2 * 2**20
-"""Larger messages would be large objects in the JVM, for which its heap grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Encode:
                 skipped[constraint.number] += skipped_null_rows(constraint, rows)
             for chunk in encode(work.plan, work.spread, rows, sign):
                 task_of = work.task_of(chunk.group, chunk.unit)
-                for part in in_parts(chunk.rows, _MESSAGE_BYTES):
+                for part in in_parts(chunk.rows, SIZES.message_bytes):
                     yield send(task_of, chunk.role, part, number=chunk.group, unit=chunk.unit)
         yield tell(SkippedRows(list(skipped.items())))
         for group in work.plan.groups if task == 0 else ():

@@ -14,13 +14,14 @@ from dc_engine.detection.documents import Effect, Written
 from dc_engine.detection.encode import GONE, UNDO
 from dc_engine.detection.frames import Frame, make_frames
 from dc_engine.detection.hashing import range_of
-from dc_engine.detection.listing import MOST_ROW_IDS, Origin, Origins, list_rows
+from dc_engine.detection.listing import Origin, Origins, list_rows
 from dc_engine.detection.plan import Group, IndexPlan
 from dc_engine.detection.probe import Blocks, Counted, Tally
 from dc_engine.detection.rows import ROW_ID, is_in
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries, write_run
 from dc_engine.detection.work import Work, tell
 from dc_engine.errors import StateError
+from dc_engine.sizes import SIZES
 
 
 def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -140,11 +141,11 @@ class _Old:
     def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], single: np.ndarray) -> list[int]:
         signs = np.sign(self.weights[entries])
         if (signs > 0).all() and not len(single):
-            return np.concatenate([one[:MOST_ROW_IDS] for one in ids])[:MOST_ROW_IDS].tolist()
+            return np.concatenate([one[: SIZES.listed_row_ids] for one in ids])[: SIZES.listed_row_ids].tolist()
         weights = np.concatenate([np.repeat(signs, [len(one) for one in ids]), self.weights[single]])
         rows = np.concatenate([*ids, self.row_id[single - len(self.found.file)]])
         distinct, place = np.unique(rows, return_inverse=True)
-        return distinct[np.bincount(place, weights, len(distinct)) > 0][:MOST_ROW_IDS].tolist()
+        return distinct[np.bincount(place, weights, len(distinct)) > 0][: SIZES.listed_row_ids].tolist()
 
 
 def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: _Lines) -> _Old:
@@ -226,7 +227,7 @@ def _new_origin(frame: Frame) -> Origin:
     ids = ids_of(frame)
 
     def row_ids(chosen: np.ndarray) -> list[list[int]]:
-        return [ids[frame.members_of(one)[:MOST_ROW_IDS]].tolist() for one in chosen]
+        return [ids[frame.members_of(one)[: SIZES.listed_row_ids]].tolist() for one in chosen]
 
     return Origin(frame, row_ids, new=True)
 

@@ -16,11 +16,10 @@ import pyarrow as pa
 from dc_engine.detection.documents import Document, from_text, to_text
 from dc_engine.detection.encode import GONE, UNDO, Spread
 from dc_engine.detection.plan import Group, IndexPlan, Plan
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
 
-_LONG_ROW = 256
-"""Rows larger than this many bytes, on average, are worth compressing on their way."""
 MESSAGE_SCHEMA = "task int, kind string, number int, unit int, payload binary"
 _ARROW_SCHEMA = pa.schema(
     [
@@ -162,7 +161,7 @@ def _aligned(payload: pa.Buffer) -> pa.Buffer:
 
 def _stream(table: pa.Table) -> pa.Buffer:
     """The table as an Arrow stream; rows of long values are compressed, because all of it goes through the JVM."""
-    compression = "zstd" if table.nbytes > _LONG_ROW * table.num_rows else None
+    compression = "zstd" if table.nbytes > SIZES.long_row * table.num_rows else None
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as stream:
         stream.write_table(table)

@@ -21,6 +21,7 @@ from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
 from dc_engine.errors import ChangesError, counted
 from dc_engine.masking import told
 from dc_engine.request import Request
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.parquet import Reader
 from dc_engine.state.storage import Storage
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 RULES, VIOLATIONS = "_dc_rules", "_dc_violations"
 _PLACES, _COUNTS = "_dc_places", "_dc_counts"
 _ROWS_A_BATCH = 10_000
-_IDS_A_RANGE = 65_536
-_ROWS_A_TASK = 2**22
-"""How many violating rows, of all rules together, a task looks up."""
 
 
 def quarantine(
@@ -98,8 +96,8 @@ def _violating(
     """
     names = tuple(sorted(listed_in))
     files = tuple((place, file) for place, name in enumerate(names) for file in listed_in[name])
-    tasks = math.ceil(max(sum(file.rows for _, file in files), 1) / _ROWS_A_TASK)
-    read = _ReadFiles(storage, files, tuple(staged.inserts), _IDS_A_RANGE, tasks)
+    tasks = math.ceil(max(sum(file.rows for _, file in files), 1) / SIZES.quarantine_rows)
+    read = _ReadFiles(storage, files, tuple(staged.inserts), SIZES.range_ids, tasks)
     found = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(read, MESSAGE_SCHEMA)
     gather = _GatherRules(storage, tuple(staged.inserts), tasks)
     gathered = found.repartitionById(tasks, found["task"]).mapInArrow(gather, MESSAGE_SCHEMA)

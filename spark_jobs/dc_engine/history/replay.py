@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from dc_engine.detection.codes import whole
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.resolve import CAUSE, LOAD, MOST_NAMED, write_deletes
+from dc_engine.detection.resolve import CAUSE, LOAD, write_deletes
 from dc_engine.detection.rows import ROW_ID, load_of, row_ids, take_rows
 from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.work import Undone
@@ -28,6 +28,7 @@ from dc_engine.errors import ChangesError, StateError
 from dc_engine.history.apart import own_files, rows_among_others, scratch_file
 from dc_engine.history.change import Attempt, Change
 from dc_engine.history.scene import Scene, SceneReader, changed_type, values
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
 from dc_engine.state.parquet import Reader
@@ -136,7 +137,7 @@ class _Replay:
         missing = [one.line for one in mine if one.row is None]
         result.missing, result.deleted = len(missing), len(mine) - len(missing)
         result.replaced = sum(one.cause == "replace" for one in mine)
-        named = lines.take(pa.array(missing[:MOST_NAMED], pa.int64())).select(self.plan.key or self.plan.columns)
+        named = lines.take(pa.array(missing[: SIZES.named_rows], pa.int64())).select(self.plan.key or self.plan.columns)
         result.named = json_rows({name: whole(named.column(name)) for name in named.column_names}, MOST_OF_NAME)
         self._write_lines(result, outcomes, scene)
         result.rows = len(present) - len(scene.now)

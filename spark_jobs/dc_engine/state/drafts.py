@@ -8,16 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dc_engine.errors import ConflictError, DcError, NoSpaceError, UnfitStoreError
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, commit
 from dc_engine.state.storage import Storage
-
-MOST_RECENT = 40
-"""How many records of loads, and how many bytes of them, a snapshot holds itself; more go to a file."""
-MOST_BYTES = 48_000
-_KEPT = 8
-"""How many of the newest then stay in the snapshot."""
 
 
 class Drafts(list[DataFile]):
@@ -60,12 +55,12 @@ class Drafts(list[DataFile]):
         """The snapshot, with the records that it cannot hold moved to a file."""
         recent = snapshot.recent
         sizes = [len(json.dumps(one.to_dict())) for one in recent]
-        if len(recent) <= MOST_RECENT and sum(sizes) <= MOST_BYTES:
+        if len(recent) <= SIZES.recent_loads and sum(sizes) <= SIZES.recent_bytes:
             return snapshot
         from dc_engine.state.archive import archived
 
         kept = 0
-        while kept < _KEPT and sum(sizes[-kept - 1 :]) <= MOST_BYTES // 2:
+        while kept < SIZES.kept_loads and sum(sizes[-kept - 1 :]) <= SIZES.recent_bytes // 2:
             kept += 1
         last = len(recent) - kept
         # the load that this snapshot brings stays in it, so that the snapshot can be recognised

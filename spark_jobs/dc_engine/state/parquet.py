@@ -18,17 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dc_engine.errors import StateError, counted
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
-ROW_GROUP = 16_384
-GROUP_BYTES = 8 * 2**20
-"""The most memory that a row group takes."""
 _CHECKSUMS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
-_PORTION = 8 * 2**20
-"""How many bytes of a file are held at once, when much of it is read."""
 _TAIL = 16_384
 """How many bytes at the end usually hold the whole footer."""
 
@@ -43,11 +39,11 @@ def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> 
 class Builder:
     """A Parquet file that grows in memory, row group by row group; ``delta`` names columns of growing numbers."""
 
-    def __init__(self, schema: pa.Schema, *, row_group: int = ROW_GROUP, delta: Sequence[str] = ()) -> None:
+    def __init__(self, schema: pa.Schema, *, row_group: int | None = None, delta: Sequence[str] = ()) -> None:
         leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
         plain = [leaf for leaf in leaves if leaf.split(".")[0] not in delta]
         self._buffer = io.BytesIO()
-        self._row_group = row_group
+        self._row_group = row_group or SIZES.row_group
         self._checksums: list[int] = []
         self._bytes = dict.fromkeys(schema.names, 0)
         self.rows = 0
@@ -64,7 +60,7 @@ class Builder:
     def add(self, table: pa.Table) -> None:
         """Write rows as row groups of a given number of rows, or fewer when their values are long."""
         size = {name: table.column(name).nbytes for name in self._bytes}
-        for part in in_parts(table, GROUP_BYTES, self._row_group):
+        for part in in_parts(table, SIZES.group_bytes, self._row_group):
             start = self._buffer.tell()
             self._writer.write_table(part, row_group_size=part.num_rows)
             with self._buffer.getbuffer() as content:
@@ -85,7 +81,7 @@ class Builder:
         return self._buffer.getvalue()
 
 
-def parquet_bytes(table: pa.Table, *, row_group: int = ROW_GROUP, delta: Sequence[str] = ()) -> bytes:
+def parquet_bytes(table: pa.Table, *, row_group: int | None = None, delta: Sequence[str] = ()) -> bytes:
     """A table as a Parquet file."""
     builder = Builder(table.schema, row_group=row_group, delta=delta)
     builder.add(table)
@@ -192,7 +188,7 @@ class Reader:
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
         ends = np.cumsum([self._span(int(group))[1] - self._span(int(group))[0] for group in groups])
-        turns = ends // _PORTION
+        turns = ends // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:

@@ -1,0 +1,97 @@
+"""The sizes at which work, files and lists are cut. They decide memory and speed, and never a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+
+@dataclass(slots=True)
+class Sizes:
+    """All of them, in one place."""
+
+    # units of work: each has about so much at most
+    unit_rows: int = 131_072
+    unit_bytes: int = 16 * 2**20
+    unit_entries: int = 524_288
+    """Stored entries in a unit of a group with a key."""
+    share_entries: int = 2_097_152
+    share_bytes: int = 256 * 2**20
+    """Stored entries in a unit of a group without a key."""
+    turn_rows: int = 65_536
+    """How many ids at a time go to one probe, for rows that break a constraint alone."""
+
+    # tasks
+    encoders: int = 64
+    probe_rows: int = 524_288
+    probe_bytes: int = 32 * 2**20
+    report_rows: int = 1_048_576
+    report_constraints: int = 50
+    report_range: int = 2**20
+    """Ids of rows that go to one report task."""
+    check_tasks: int = 256
+    """The most tasks among which the files of a state are divided to be verified."""
+    range_ids: int = 65_536
+    quarantine_rows: int = 2**22
+    """How many violating rows, of all rules together, a task of the quarantine looks up."""
+
+    # what is moved and held at once
+    message_bytes: int = 2 * 2**20
+    """Larger messages would be large objects in the JVM, for which its heap grows."""
+    long_row: int = 256
+    """Rows larger than this many bytes, on average, are compressed on their way."""
+    long_value: int = 64
+    """Byte strings longer than this, on average, are not copied to be coded."""
+    hashed_bytes: int = 2**21
+    scanned_pairs: int = 40_000_000
+    """Up to so many pairs in so many blocks are simply compared."""
+    scanned_blocks: int = 2_000
+    scanned_at_once: int = 4_000_000
+
+    # files
+    row_group: int = 16_384
+    staged_group: int = 65_536
+    group_bytes: int = 8 * 2**20
+    """The most memory that a row group takes."""
+    portion: int = 8 * 2**20
+    """How many bytes of a file are held at once, when much of it is read."""
+    staged_bytes: int = 128 * 2**20
+    run_bytes: int = 64 * 2**20
+    """About how many bytes of entries, as they are in memory, a file of a run holds at most."""
+    runs: int = 16
+    """How many runs of an index may hold the same hash before the gate itself merges them."""
+    merged_entries: int = 524_288
+    merged_bytes: int = 64 * 2**20
+    """How many entries, and bytes of files, a task merges: in memory they may take several times as much."""
+    light_file: int = 16 * 2**20
+    """Files of rows that are larger than this are left as they are."""
+    merged_files: int = 64 * 2**20
+    """How many bytes of files of rows become one."""
+
+    # records and lists
+    recent_loads: int = 40
+    recent_bytes: int = 48_000
+    """How many records of loads, and how many bytes of them, a snapshot holds itself; more go to a file."""
+    kept_loads: int = 8
+    """How many of the newest then stay in the snapshot."""
+    listed_row_ids: int = 100
+    """How many ids of rows a listed violation has per side."""
+    named_rows: int = 5
+    """How many rows an error names."""
+
+
+SIZES = Sizes()
+
+
+@contextmanager
+def other_sizes(**others: int) -> Iterator[None]:
+    """Other sizes for a while, in this process: so small ones that a handful of rows is cut as millions are."""
+    before = asdict(SIZES)
+    try:
+        for name, size in others.items():
+            setattr(SIZES, name, size)
+        yield
+    finally:
+        for name, size in before.items():
+            setattr(SIZES, name, size)
