@@ -30,7 +30,7 @@ from dc_engine.errors import ChangesError, ConstraintError, DcError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
 from dc_engine.maintained.everything import plan_of
-from dc_engine.sizes import other_sizes
+from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
@@ -197,7 +197,6 @@ class Histories(RuleBasedStateMachine):
         self.spark = Session(random=self.random)
         # Which files a gate merges and how many loads a snapshot holds depends on sizes: any of them must be right.
         sizes = {
-            "runs": self.random.choice([2, 3, 4, 16]),
             "recent_loads": self.random.choice([0, 0, 1, 3, 40]),
             "kept_loads": self.random.choice([0, 1, 8]),
         }
@@ -459,6 +458,7 @@ class Histories(RuleBasedStateMachine):
             "missing_deletes": given.missing_deletes,
             "duplicate_keys": given.duplicate_keys,
         }
+        SIZES.runs = self.random.choice([1, 1, 2, 16])
         with self._refusals_change_nothing(self._rule_file):
             return apply_load(self.spark, request | self.limits | more)
 
