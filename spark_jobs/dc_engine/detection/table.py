@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.comparable import is_months
 from dc_engine.detection.dead import is_alive, read_dead
-from dc_engine.detection.documents import Written, as_batch
+from dc_engine.detection.documents import Found, as_batch
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
 from dc_engine.detection.sources import column_types, kept_name
@@ -74,7 +75,7 @@ def rows_of_state(
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """The function that Spark runs to write rows with their ids to the state."""
+    """The function that Spark runs to write rows with their ids to the state; all rows with one id are in one task."""
 
     storage: Storage
     columns: tuple[str, ...]
@@ -84,5 +85,5 @@ class WriteRows:
         if not tables:
             return
         rows = canonical(pa.Table.from_batches(tables)).rename_columns([ROW_ID, *self.columns, ROW_HASH])
-        file = write_rows(self.storage, rows)
-        yield as_batch([Written(file)])
+        different = pc.count_distinct(rows.column(ROW_ID)).as_py()
+        yield as_batch([Found(write_rows(self.storage, rows), different)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dc_engine.detection.documents import DOCUMENT_SCHEMA, file_of, from_text
+from dc_engine.detection.documents import DOCUMENT_SCHEMA, Found, from_text
 from dc_engine.detection.plan import ROW_HASH, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, kept_name, read_changes, row_hash
@@ -44,15 +44,18 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]
     chosen = joined.select(*[f.col(name) for name in names])
     parts = math.ceil(max(snapshot.rows, 1) / _FILE_ROWS)
-    written = chosen.repartition(parts).mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
-    files = list(filter(None, (file_of(from_text(row["document"])) for row in written)))
-    found = sum(file.rows for file in files)
-    if found != snapshot.rows:
+    by_id = chosen.repartition(parts, ROW_ID)
+    written = by_id.mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
+    told = [one for one in (from_text(row["document"]) for row in written) if isinstance(one, Found)]
+    files = [one.file for one in told]
+    found, matches = sum(one.rows for one in told), sum(file.rows for file in files)
+    if not found == matches == snapshot.rows:
         for file in files:
             storage.remove(file.path)
+        twice = ", some of them more than once" if matches > found else ""
         raise ChangesError(
             f"The table ({source}) and the state do not have the same rows: of the {snapshot.rows:,} rows in the state "
-            f"{found:,} were found in it.",
+            f"{found:,} were found in it{twice}.",
             hint="'table' is the table as it was before this load: of a load that deletes or updates, give it an older "
             "version of the table; or rebuild the state from the table.",
         )
