@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dc_engine.detection.codes import whole
-from dc_engine.detection.comparable import is_months
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.documents import Found, as_batch
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
-from dc_engine.detection.sources import column_types, kept_name
+from dc_engine.detection.sources import column_types, kept_name, kept_type
 from dc_engine.detection.staging import canonical
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
@@ -37,7 +36,7 @@ def misfit(schema: Mapping[str, str], table: DataFrame, source: Changes) -> str 
 
 def frame_schema(types: Sequence[str]) -> str:
     """The schema of rows on their way: the id, the columns by their places, the hash of the whole row."""
-    columns = [f"{kept_name(place)} {'int' if is_months(one) else one}" for place, one in enumerate(types)]
+    columns = [f"{kept_name(place)} {kept_type(one)}" for place, one in enumerate(types)]
     return ", ".join([f"{ROW_ID} bigint", *columns, f"{ROW_HASH} bigint"])
 
 

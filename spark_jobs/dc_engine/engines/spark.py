@@ -87,7 +87,7 @@ class SparkEngine(Engine):
     def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
         hashes = [row_hash(rows, name).alias(name) for name in ROW_HASHES]
-        change_type = [rows[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, asked.types) else []
+        change_type = [rows[name].alias(CHANGE_TYPE) for name in asked.types if name.lower() == CHANGE_TYPE]
         chosen = rows.select(*kept(rows, asked.columns), *change_type, *hashes)
         try:
             documents = self._staged_here(chosen, asked)
