@@ -73,7 +73,7 @@ class _Application:
 
     def __init__(self, engine: Engine, request: Request, storage: Storage, clock: Clock) -> None:
         self.engine, self.request, self.storage, self.clock = engine, request, storage, clock
-        self.ground = Ground(engine, storage)
+        self.ground = Ground(engine, storage, mask=request.mask)
         self.drafts = self.ground.drafts
 
     def apply(self) -> Verdict:

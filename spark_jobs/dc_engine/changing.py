@@ -88,5 +88,5 @@ def _without_older(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
     plan = plan_of(snapshot, recognise=needs_replay(load, later, None))
     things = everything(plan, load_constraints(snapshot.constraints))
     base = caught_up(ground, snapshot, things)
-    change = rewrite(ground.storage, base, plan, load, None, snapshot.mask)
+    change = rewrite(ground.storage, base, plan, load, None, ground.mask)
     return advanced(ground, base, things, change, gone=load).after

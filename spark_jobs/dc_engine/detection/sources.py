@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,22 @@ def read_changes(
             hint=f"Check the path, table or query in '{what}', and that Spark has the package for its format.",
         ) from (None if mask else error)
     return rows
+
+
+@contextlib.contextmanager
+def reading(source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Iterator[None]:
+    """Let what Spark raises while it reads the rows of a source be a sentence."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException:  # what one of our own steps raised, and Spark only passes on
+        raise
+    except spark_errors() as error:
+        raise ChangesError(
+            f"The {what} ({source}) cannot be read: {told(error, mask)}",
+            hint="The source was found, but reading its rows failed; the Spark log has the details.",
+        ) from (None if mask else error)
 
 
 def _open(spark: SparkSession, changes: Changes) -> DataFrame:

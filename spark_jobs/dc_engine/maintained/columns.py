@@ -44,7 +44,7 @@ def with_columns(
             hint="Give the whole table, as it was before this load, as 'table' in the request.",
         )
     log.info("reading column %s of the rows that are there from %s", ", ".join(unknown), table)
-    widened = ground.engine.widen(ground.storage, before, plan, table)
+    widened = ground.engine.widen(ground.storage, before, plan, table, mask=ground.mask)
     ground.drafts.extend(widened)
     return replace(before, files=[*(one for one in before.files if one.kind is not FileKind.ROWS), *widened])
 

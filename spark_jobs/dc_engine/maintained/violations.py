@@ -30,7 +30,6 @@ from dc_engine.maintained.naming import RowNames, named
 from dc_engine.request import Request
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
-from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
@@ -95,7 +94,7 @@ class Violations(Maintained):
         ground.drafts.extend(filter(None, map(file_of, documents)))
         for one in documents:
             if isinstance(one, TakenKeys):
-                raise _key_error(one, ground.storage, base, self.request)
+                raise _key_error(one, ground, base, self.request)
         findings, runs = add_up(documents, len(self.plan.constraints))
         carried = total_violations(base)
         totals = {
@@ -129,16 +128,16 @@ class Violations(Maintained):
                 yield f"Constraint '{one.name}' has {found:,} violations, the snapshot says {said:,}."
 
 
-def _key_error(taken: TakenKeys, storage: Storage, base: Snapshot, request: Request | None) -> ChangesError:
+def _key_error(taken: TakenKeys, ground: Ground, base: Snapshot, request: Request | None) -> ChangesError:
     load_id = request.load_id if request else ""
-    rows = named(taken.keys, request.mask if request else ())
+    rows = named(taken.keys, ground.mask)
     if taken.twice:
         return ChangesError(
             f"Load '{load_id}' inserts {taken.twice:,} keys more than once, for instance {rows}.",
             hint="A key names one row. Load each row once, or choose another key.",
         )
     number = load_of(taken.owners[0])
-    owner = base.loads(storage).ids_of([number]).get(number)
+    owner = base.loads(ground.storage).ids_of([number]).get(number)
     since = f" since load '{owner}'" if owner else ""
     return ChangesError(
         f"Load '{load_id}' inserts {taken.present:,} keys that are present, for instance {rows}{since}.",
