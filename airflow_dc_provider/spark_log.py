@@ -17,21 +17,22 @@ _GROUP = re.compile(r"::(?=(end)?group::)")
 class SparkLog:
     """The logger of the hook that runs spark-submit.
 
-    No line can end the group that it is in, or move the cursor of a terminal. Where columns are masked, Spark's lines
-    are counted instead of shown, because its errors quote values; the engine's own lines are masked.
+    No line can end the group that it stands in, or move the cursor of a terminal. Where columns are masked
+    (``hidden`` says so in words), lines of Spark are counted in place of being shown, because its errors quote values;
+    the engine's own lines are masked.
     """
 
-    def __init__(self, log: Any, *, masked: bool) -> None:
+    def __init__(self, log: Any, *, hidden: str) -> None:
         self._log = log
-        self._masked = masked
+        self._hidden = hidden
         self._left_out = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
     def info(self, message: str, *args: Any) -> None:
-        """Log a line of spark-submit (it comes without arguments), or a message of the hook itself (with arguments)."""
-        if not args and self._masked and not _ENGINE.match(message):
+        """Log a line of spark-submit (it comes alone), or what the hook says itself (with arguments)."""
+        if not args and self._hidden and not _ENGINE.match(message):
             self._left_out += 1
         else:
             self._log.info(message if args else one_line(message), *args)
@@ -40,7 +41,7 @@ class SparkLog:
         """Log how much was left out."""
         if self._left_out:
             lines = counted(self._left_out, "line")
-            self._log.info("%s of Spark left out: columns are masked, and Spark's errors quote values.", lines)
+            self._log.info("%s of Spark left out: %s, and Spark's errors quote values.", lines, self._hidden)
 
 
 def one_line(text: str) -> str:

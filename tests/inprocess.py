@@ -93,11 +93,15 @@ class Session(Engine):
             documents.append(json.dumps(asdict(staged)))
         return gather(documents, asked.storage, asked.load, list(asked.types.items()))
 
-    def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+    def widen(
+        self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes, *, mask: Collection[str] = ()
+    ) -> list[DataFile]:
         assert self.widens, "needs Spark"
         return self.widens(self, storage, snapshot, plan, source)
 
-    def differences(self, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+    def differences(
+        self, storage: Storage, snapshot: Snapshot, source: Changes, *, mask: Collection[str] = ()
+    ) -> list[str]:
         raise AssertionError("needs Spark")
 
     def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:

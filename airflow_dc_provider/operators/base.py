@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.mapping import is_known_later
 from dc_engine.errors import DcError, RequestError, did_you_mean
-from dc_engine.request import MAX_WAIT_SECONDS, check_load_id, check_number
+from dc_engine.request import MAX_WAIT_SECONDS, check_load_id, check_number, read_names
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SILENT = {**QUIET, "spark.log.level": "FATAL"}
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
 _SET_BY_THE_OPERATOR = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
 _LAST_LINES = 20
-_LEFT_OUT = "its last lines are left out, because columns are masked and Spark's errors quote values."
+_LEFT_OUT = "its last lines are left out, because {} and Spark's errors quote values."
 
 
 class DcSparkOperator(SparkSubmitOperator):
@@ -51,8 +51,9 @@ class DcSparkOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = ("state", *SparkSubmitOperator.template_fields)
     answer: ClassVar[str] = "result"
     """What messages call the document that the job leaves."""
-    mask: Sequence[str] = ()
-    # The operator adds to these; mypy does not see the parent's own.
+    mask: Sequence[str] | None = ()
+    """Columns whose values must not be shown; ``None``: only the state knows which."""
+    # What the operator adds to; mypy does not see the parent's own.
     conf: dict[Any, Any] | None
     env_vars: dict[str, Any] | None
     py_files: str | None
@@ -81,6 +82,13 @@ class DcSparkOperator(SparkSubmitOperator):
         check_number("max_wait_seconds", max_wait_seconds, 0)
         if not is_open(state):
             check_folder("state", state)
+
+    @property
+    def hidden(self) -> str:
+        """Why no line of Spark is shown; nothing when they are."""
+        if self.mask is None:
+            return "columns may be masked in the state (with mask=[] all lines are shown)"
+        return "columns are masked" if self.mask else ""
 
     def run_job(
         self, context: Context, request: Mapping[str, Any], *, job: str, arguments: Sequence[str] = ()
@@ -135,8 +143,8 @@ class DcSparkOperator(SparkSubmitOperator):
         from dc_engine.verdict import SCHEMA_VERSION
 
         if document is None:
-            # Without its cause, which quotes spark-submit's last lines as they are.
-            raise no_answer(self.answer, failure, masked=bool(self.mask)) from None
+            # Without its cause: that quotes spark-submit's last lines as they are.
+            raise no_answer(self.answer, failure, self.hidden) from None
         if error := document.get("error"):
             raise DcGateError.told(error.get("message", "The job failed."), error.get("hint", ""))
         if document.get("schema_version") != SCHEMA_VERSION:
@@ -146,7 +154,7 @@ class DcSparkOperator(SparkSubmitOperator):
                 hint="An engine other than this provider's ran: look for another dc_engine in py_files.",
             )
         if failure is not None:
-            said = _LEFT_OUT if self.mask else plain(str(failure), 500)
+            said = _LEFT_OUT.format(self.hidden) if self.hidden else plain(str(failure), 500)
             self.log.warning("spark-submit failed after the job had written its %s: %s", self.answer, said)
         return document
 
@@ -154,7 +162,7 @@ class DcSparkOperator(SparkSubmitOperator):
         """Quiet settings, and for Spark on this machine an environment in which it starts, and starts fast."""
         from airflow_dc_provider.preflight import check_the_driver_is_here, is_local, local_environment
 
-        settings = dict(SILENT if self.mask else QUIET)
+        settings = dict(SILENT if self.hidden else QUIET)
         extra = connection.extra_dejson
         if is_local(connection):
             binary = self._spark_binary or extra.get("spark-binary") or "spark-submit"
@@ -173,7 +181,7 @@ class DcSparkOperator(SparkSubmitOperator):
         from airflow_dc_provider.spark_log import SparkLog
 
         hook = super()._get_hook()
-        self._said = SparkLog(hook.log, masked=bool(self.mask))
+        self._said = SparkLog(hook.log, hidden=self.hidden)
         hook._log = self._said
         hidden = hidden_variables(self.state_conn_id)
         build = hook._build_spark_submit_command
@@ -216,7 +224,24 @@ class DcSparkOperator(SparkSubmitOperator):
 
 
 class DcStateOperator(DcSparkOperator):
-    """Run one action on a state as it is, without a load."""
+    """
+    Run one action on a state as it is, without a load.
+
+    :param mask: Columns whose values must not appear in the log, besides those that the newest load of the state
+        masks. Which these are is known only to the job, so lines of Spark are not shown, unless this is ``[]``.
+        (templated)
+    """
+
+    template_fields: Sequence[str] = ("mask", *DcSparkOperator.template_fields)
+
+    def __init__(self, *, mask: Sequence[str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mask = mask
+        if not is_open(mask):
+            self._own_mask()
+
+    def _own_mask(self) -> list[str]:
+        return list(read_names("mask", () if self.mask is None else self.mask))
 
     def run_action(self, context: Context, action: str, details: Mapping[str, Any]) -> dict[str, Any]:
         """Submit the action, log its text for people, and return the rest of its result."""
@@ -226,17 +251,18 @@ class DcStateOperator(DcSparkOperator):
             check_folder("state", self.state)
             if "load_id" in details:
                 check_load_id(details["load_id"])
+            mask = {"mask": own} if (own := self._own_mask()) else {}
         except DcError as error:
             raise DcGateError.told(error.message, error.hint) from None
-        request = {"state": self.state, "max_wait_seconds": self.max_wait_seconds, **details}
+        request = {"state": self.state, "max_wait_seconds": self.max_wait_seconds, **mask, **details}
         result = self.run_job(context, request, job="maintain", arguments=(action,))
         for line in result.pop("text", "").splitlines():
             self.log.info("%s", plain(line, MAX_TEXT))
         return result
 
 
-def no_answer(answer: str, failure: Exception | None, *, masked: bool = False) -> DcGateError:
-    """The error for a job that left nothing: what Spark logged last, unless that may quote masked values."""
+def no_answer(answer: str, failure: Exception | None, hidden: str = "") -> DcGateError:
+    """The error for a job that left nothing: what Spark said last, unless ``hidden`` says why that is not shown."""
     from airflow_dc_provider.report import plain
 
     if failure is None:
@@ -244,10 +270,10 @@ def no_answer(answer: str, failure: Exception | None, *, masked: bool = False) -
             f"spark-submit succeeded, but the job left no {answer}.",
             hint="Airflow's worker and Spark's driver must see the same state folder.",
         )
-    if masked:
+    if hidden:
         return DcGateError(
-            f"spark-submit failed before the job could say why; {_LEFT_OUT}",
-            hint="Look in Spark's own logs, if there are any; or run the task once without mask where its log may "
+            f"spark-submit failed before the job could say why; {_LEFT_OUT.format(hidden)}",
+            hint="Look into Spark's own logs, where it has some; or run the task once with mask=[] where its log may "
             "show values.",
         )
     lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]

@@ -33,6 +33,9 @@ class DcMaintainOperator(DcStateOperator):
         the whole table as one load; without it only files and rows are checked.
     :param keep_snapshots: How many snapshots ``vacuum`` keeps.
     :param grace_hours: How old a file must be for ``vacuum`` to remove it: a younger one may be a running load's.
+    :param mask: Columns whose values must not appear in the log, besides those that the newest load of the state
+        masks. Which these are is known only to the job, so lines of Spark are not shown, unless this is ``[]``.
+        (templated)
     :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.

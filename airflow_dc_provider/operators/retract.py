@@ -20,6 +20,9 @@ class DcRetractLoadOperator(DcStateOperator):
 
     :param state: The folder of the table's state: an absolute path or an fsspec URI. (templated)
     :param load_id: The load to take out. (templated)
+    :param mask: Columns whose values must not appear in the log, besides those that the newest load of the state
+        masks. Which these are is known only to the job, so lines of Spark are not shown, unless this is ``[]``.
+        (templated)
     :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
     :param state_conn_id: The Airflow connection with the credentials of the state's filesystem.
     :param conn_id: The Spark connection.

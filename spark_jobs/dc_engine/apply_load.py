@@ -73,7 +73,7 @@ class _Application:
 
     def __init__(self, engine: Engine, request: Request, storage: Storage, clock: Clock) -> None:
         self.engine, self.request, self.storage, self.clock = engine, request, storage, clock
-        self.ground = Ground(engine, storage)
+        self.ground = Ground(engine, storage, mask=request.mask)
         self.drafts = self.ground.drafts
 
     def apply(self) -> Verdict:
@@ -192,7 +192,7 @@ class _Application:
         current, before = prepared.current, prepared.before
         changed = before.files != current.files
         if prepared.older is not None:
-            before, changed = retracted(self.ground, current, prepared.older, self.request.mask), True
+            before, changed = retracted(self.ground, current, prepared.older), True
             base = self._base(before, prepared, things)
         for one in things:
             verdict = one.rejected(verdict, base)

@@ -72,24 +72,21 @@ def advanced(
     return Advanced(kept, replace(after, rows=base.rows + change.rows, facts=facts, files=files))
 
 
-def retracted(ground: Ground, snapshot: Snapshot, load: Load, mask: Sequence[str] = ()) -> Snapshot:
-    """The snapshot of a history without one of its loads, not yet committed. Only an older load needs the engine.
-
-    Errors show no value of a column that is masked, by the state or by whoever asks.
-    """
+def retracted(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
+    """The snapshot of a history without one of its loads, not yet committed. Only an older load needs the engine."""
     if load.discarded:
         changed, base = False, without_load(snapshot, load)
     elif is_newest(ground.storage, snapshot, load):
         changed, base = True, without_newest(snapshot, load)
     else:
-        changed, base = True, _without_older(ground, snapshot, load, [*snapshot.mask, *mask])
+        changed, base = True, _without_older(ground, snapshot, load)
     return advance(snapshot, base, Action.RETRACT, load_id=load.load_id, changed=changed)
 
 
-def _without_older(ground: Ground, snapshot: Snapshot, load: Load, mask: Sequence[str]) -> Snapshot:
+def _without_older(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
     later = snapshot.loads(ground.storage).since(load.place + 1)
     plan = plan_of(snapshot, recognise=needs_replay(load, later, None))
-    things = everything(plan, load_constraints(snapshot.constraints), mask=mask)
+    things = everything(plan, load_constraints(snapshot.constraints))
     base = caught_up(ground, snapshot, things)
-    change = rewrite(ground.storage, base, plan, load, None, mask)
+    change = rewrite(ground.storage, base, plan, load, None, ground.mask)
     return advanced(ground, base, things, change, gone=load).after

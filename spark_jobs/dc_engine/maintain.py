@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from dc_engine.maintained.continuity import total_violations
 from dc_engine.maintained.everything import everything_of
 from dc_engine.masking import without_values
 from dc_engine.rebuilding import rebuilt
-from dc_engine.request import MAX_WAIT_SECONDS, Changes, check_load_id, check_number, read_source
+from dc_engine.request import MAX_WAIT_SECONDS, Changes, check_load_id, check_number, read_names, read_source
 from dc_engine.state.files import Action
 from dc_engine.state.snapshots import Snapshot, advance, newest_number, read_current, read_snapshot, snapshot_numbers
 from dc_engine.state.storage import Storage
@@ -50,7 +50,9 @@ class Maintenance:
     grace_hours: float = 24
     totals: bool = True
     max_wait_seconds: float = MAX_WAIT_SECONDS
-    """How long to keep trying while others commit first."""
+    """How long to go on trying while others commit first."""
+    mask: tuple[str, ...] = ()
+    """Columns whose values no error may show, besides those that the newest load of the state masks."""
 
     @classmethod
     def from_mapping(cls, action: str, document: Mapping[str, Any]) -> Maintenance:
@@ -60,7 +62,7 @@ class Maintenance:
         if not isinstance(document, Mapping):
             raise RequestError(f"A request is a JSON object, not {type(document).__name__}.")
         facts = {name: value for name, value in document.items() if value is not None}
-        known = ("state", "max_wait_seconds", *ACTIONS[action].takes)
+        known = ("state", "max_wait_seconds", "mask", *ACTIONS[action].takes)
         for name in facts:
             if name not in known:
                 raise RequestError(f"Unknown key '{name}' in a request to {action}.", hint=did_you_mean(name, known))
@@ -73,6 +75,7 @@ class Maintenance:
             check_number(name, facts.get(name, least), least)
         if not isinstance(facts.get("totals", True), bool):
             raise RequestError(f"'totals' must be true or false, not {facts['totals']!r}.")
+        facts["mask"] = read_names("mask", facts.get("mask", ()))
         if "table" in facts:
             facts["table"] = read_source("table", facts["table"])
         return cls(**facts)
@@ -97,8 +100,9 @@ def maintain(
                 f"There is no state in {asked.state}: no load was ever committed there.",
                 hint="Check the folder; it is the 'state' of the gate.",
             )
-        with without_values(current.mask):
-            facts = ACTIONS[action].act(engine, storage, current, asked)
+        masked = replace(asked, mask=(*current.mask, *asked.mask))
+        with without_values(masked.mask):
+            facts = ACTIONS[action].act(engine, storage, current, masked)
         return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
 
     return take_turns(
@@ -124,7 +128,7 @@ def _retract(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
             f"There is no load '{asked.load_id}' in the state {storage.uri}.",
             hint=did_you_mean(asked.load_id or "", [one.load_id for one in current.loads(storage).last(20)]),
         )
-    ground = Ground(engine, storage)
+    ground = Ground(engine, storage, mask=asked.mask)
     with ground.drafts.removed_on_failure(storage):
         snapshot = retracted(ground, current, load)
         ground.drafts.commit(storage, snapshot)
@@ -159,8 +163,8 @@ def _taken_out(storage: Storage, current: Snapshot, load_id: str) -> dict[str, A
     }
 
 
-def _compact(engine: Engine, storage: Storage, current: Snapshot, _: Maintenance) -> dict[str, Any]:
-    ground = Ground(engine, storage)
+def _compact(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
+    ground = Ground(engine, storage, mask=asked.mask)
     with ground.drafts.removed_on_failure(storage):
         merged = compacted(ground, current, everything_of(current), everything=True)
         before, after = (len(one.files) for one in (current, merged))
@@ -191,7 +195,7 @@ def _vacuum(_: Engine, storage: Storage, current: Snapshot, asked: Maintenance) 
 
 
 def _verify(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    checked = verify(engine, storage, current, asked.table, totals=asked.totals)
+    checked = verify(engine, storage, current, asked.table, totals=asked.totals, mask=asked.mask)
     if checked.problems and _overtaken(storage, current):
         raise ConflictError(
             f"Snapshot {current.number} of {storage.uri} was followed by another while it was checked, and a vacuum "
@@ -212,7 +216,7 @@ def _verify(engine: Engine, storage: Storage, current: Snapshot, asked: Maintena
 
 
 def _rebuild(engine: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    ground = Ground(engine, storage)
+    ground = Ground(engine, storage, mask=asked.mask)
     with ground.drafts.removed_on_failure(storage):
         snapshot = rebuilt(ground, current, asked.table)
         ground.drafts.commit(storage, snapshot)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from dc_engine.errors import DcError, UnexpectedError
 
 _LEFT_OUT = "its text is left out, because it may quote values of masked columns"
+_PYSPARK_QUOTES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers to which PySpark writes what an error says, by itself, when it makes the exception."""
 
 
 def told(error: Exception, mask: Collection[str] = ()) -> str:
@@ -29,7 +32,8 @@ def _kind(error: Exception) -> str:
 def without_values(mask: Collection[str]) -> Iterator[None]:
     """With a mask, let an unexpected error say where it happened, but no value that it may have read."""
     try:
-        yield
+        with _pyspark_silent() if mask else contextlib.nullcontext():
+            yield
     except DcError:
         raise
     except Exception as error:
@@ -40,3 +44,21 @@ def without_values(mask: Collection[str]) -> Iterator[None]:
             last = last.tb_next
         where = f" at {Path(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}" if last else ""
         raise UnexpectedError(f"The job failed with {told(error, mask)[:-1]}{where}.") from None
+
+
+@contextlib.contextmanager
+def _pyspark_silent() -> Iterator[None]:
+    """Keep PySpark from writing down errors by itself, for as long as this lasts: a session may outlive the job."""
+    from pyspark.logger import PySparkLogger
+
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
+    loggers = [PySparkLogger.getLogger(name) for name in _PYSPARK_QUOTES]
+    for one in loggers:
+        one.addFilter(nothing)
+    try:
+        yield
+    finally:
+        for one in loggers:
+            one.removeFilter(nothing)

@@ -32,12 +32,12 @@ def rebuilt(ground: Ground, snapshot: Snapshot, table: Changes | None) -> Snapsh
 
 def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
     engine, storage = ground.engine, ground.storage
-    frame = engine.read(table, "table", mask=snapshot.mask)
+    frame = engine.read(table, "table", mask=ground.mask)
     types = engine.types(frame, table)
     check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})")
     check_types(snapshot, types)
     plan, number = plan_of(snapshot), snapshot.number + 1
-    staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, snapshot.mask))
+    staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, ground.mask, "table"))
     ground.drafts.extend([*staged.inserts, *staged.deletes])
     if staged.deleted:
         raise ChangesError(f"The table ({table}) has deletes; it must give the rows that are there, and nothing else.")

@@ -12,6 +12,7 @@ from dc_engine.detection.documents import (
     Document,
     Effect,
     Failed,
+    Found,
     Listed,
     Pairs,
     SkippedRows,
@@ -37,6 +38,7 @@ DOCUMENTS: list[Document] = [
     TakenKeys(1, 2, 0, [{"id": 3}], [7]),
     Deleted(FILE, 1, 0, 2, [{"id": 3}]),
     Written(FILE),
+    Found(FILE, 2),
     Checked("index", "abc", 1, 2, ["It is gone."]),
 ]
 
@@ -71,4 +73,4 @@ def test_an_error_of_a_task_is_raised_as_what_it_was():
 
 
 def test_documents_name_the_files_that_go_when_the_work_fails():
-    assert [file_of(one) for one in DOCUMENTS if file_of(one)] == [FILE] * 4
+    assert [file_of(one) for one in DOCUMENTS if file_of(one)] == [FILE] * 5

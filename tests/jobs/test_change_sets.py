@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dc_engine.apply_load import apply_load
+from dc_engine.engines import widening
 from dc_engine.errors import ChangesError, ConstraintError
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
@@ -248,12 +249,24 @@ class TestRulesThatChange:
         gate.maintain("retract", load_id="wednesday")
         assert gate.totals["note_once"] == 0
 
-    def test_a_table_that_lacks_rows_is_refused(self, keyed_gate: Gate, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("places", "found"),
+        [
+            ([0, 1], "2 found in the table."),
+            ([0, 0, 1], "2 found in the table, some of them more than once."),
+            ([0, 0, 0], "1 found in the table, some of them more than once."),
+            ([0, 0, 1, 2], "3 found in the table, some of them more than once."),
+        ],
+    )
+    def test_a_table_that_lacks_rows_or_has_one_twice_is_refused(
+        self, keyed_gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: list[int], found: str
+    ) -> None:
+        monkeypatch.setattr(widening, "_FILE_ROWS", 1)  # several tasks
         keyed_gate.apply("monday", rows(*MONDAY))
         keyed_gate.rules["constraints"] = [*RULES, {"name": "note_once", "unique": ["note"]}]
-        pq.write_table(rows(*MONDAY[:2]), tmp_path / "table.parquet")
+        pq.write_table(rows(*(MONDAY[place] for place in places)), tmp_path / "table.parquet")
         before = _content(Path(keyed_gate.state))
-        with pytest.raises(ChangesError, match="3 rows in the state, 2 found in the table"):
+        with pytest.raises(ChangesError, match=f"3 rows in the state, {found}"):
             keyed_gate.apply(
                 "tuesday", rows((5, "2", "y", 30, 3.0, "b")), table={"path": str(tmp_path / "table.parquet")}
             )

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from dc_engine.apply_load import apply_load
+from dc_engine.detection.comparable import family
+from dc_engine.detection.sources import kept_type, type_text
 from dc_engine.maintain import maintain
 from dc_engine.verdict import Verdict
 
 pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture
+def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Sets what goes back to its default afterwards."""
+    names: list[str] = []
+
+    def change(name: str, value: str) -> None:
+        names.append(name)
+        spark.conf.set(name, value)
+
+    yield change
+    for name in names:
+        spark.conf.unset(name)
 
 
 def apply(spark: SparkSession, folder: Path, load_id: str, sql: str, *rules: dict[str, Any]) -> Verdict:
@@ -132,3 +152,65 @@ def test_rows_of_every_type_are_recognised(spark: SparkSession, tmp_path: Path, 
     deletes = {"sql": f"select *, 'delete' as _change_type from ({EVERY_TYPE.replace('-0.0', '0.0')})"}
     assert apply_load(spark, {**request, "load_id": "three", "changes": deletes}).rows["total"] == 0
     assert maintain(spark, "verify", {"state": str(tmp_path)})["sound"]
+
+
+FIELDS = st.one_of(
+    st.sampled_from(["a", "first name", "a.b", "", "größe", "order", "1", "a:int,b", "x collate y"]), st.text()
+)
+
+
+def structs(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
+    names = st.lists(FIELDS, min_size=1, max_size=3, unique_by=str.casefold)
+    return names.flatmap(
+        lambda given: st.tuples(*(types for _ in given)).map(
+            lambda inside: StructType([StructField(*one) for one in zip(given, inside, strict=True)])
+        )
+    )
+
+
+PLAIN_TYPES = st.sampled_from([IntegerType(), StringType()])
+TYPES = st.recursive(
+    PLAIN_TYPES,
+    lambda types: st.one_of(structs(types), types.map(ArrayType), st.builds(MapType, PLAIN_TYPES, types)),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TYPES)
+def test_a_type_comes_back_from_its_text(spark: SparkSession, setting: Any, spark_type: DataType) -> None:
+    setting("spark.sql.ansi.enforceReservedKeywords", "true")
+    text = type_text(spark_type)
+    assert spark.sql(f"select cast(null as {kept_type(text)}) as x").schema["x"].dataType == spark_type
+    assert (family(text) is None) == ("MapType(" in repr(spark_type)), "names of fields make nothing incomparable"
+
+
+def test_fields_of_any_name_are_kept_found_and_deleted(
+    spark: SparkSession, tmp_path: Path, setting: Callable[[str, str], None]
+) -> None:
+    setting("spark.sql.ansi.enforceReservedKeywords", "true")
+    names = ["first name", "a.b", "x`y", "größe", "", "order", "a:map<int,int>", "x collate y"]
+    fields = ", ".join(f"'{name}', {{0}}" for name in names)
+    pairs = [f"named_struct({fields.format(number)})" for number in (1, 2)]
+    sql = " union all ".join(f"select {place} as id, {pair} as pair, 7 as y" for place, pair in enumerate(pairs))
+    rules: list[dict[str, Any]] = [{"name": "u", "unique": ["pair"]}]
+    constraints = {"version": 1, "table": "t", "key": ["id"], "constraints": rules}
+    request = {"state": str(tmp_path), "constraints": constraints, "table": {"sql": sql}}
+    apply_load(spark, {**request, "load_id": "one", "changes": {"sql": sql}})
+    assert maintain(spark, "verify", {"state": str(tmp_path), "table": {"sql": sql}})["sound"]
+    rules.append({"name": "v", "fd": "pair -> y"})
+    again = {"sql": f"select 3 as id, {pairs[0]} as pair, 8 as y"}
+    verdict = apply_load(spark, {**request, "load_id": "two", "changes": again})
+    assert [one.new_violations for one in verdict.constraints] == [1, 1]
+    deletes = {"sql": "select 3 as id, 'delete' as _change_type"}
+    verdict = apply_load(spark, {**request, "load_id": "three", "changes": deletes})
+    assert [one.total_violations for one in verdict.constraints] == [0, 0]
+
+
+def test_the_kind_of_change_is_found_whatever_its_case(
+    spark: SparkSession, tmp_path: Path, setting: Callable[[str, str], None]
+) -> None:
+    setting("spark.sql.caseSensitive", "true")
+    rule = {"name": "u", "unique": ["a"]}
+    apply(spark, tmp_path, "one", "select 1 as A, 'insert' as _CHANGE_TYPE", rule)
+    assert apply(spark, tmp_path, "two", "select 1 as a, 'delete' as _Change_Type", rule).rows["total"] == 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dc_engine import apply_load as job
@@ -23,7 +26,7 @@ from dc_engine.stored import read_verdict
 from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source
 
-RULES = {
+RULES: dict[str, Any] = {
     "version": 1,
     "table": "people",
     "key": ["id"],
@@ -134,7 +137,7 @@ class TestErrors:
     @pytest.mark.xdist_group("spark")
     @pytest.mark.parametrize("quarantine", [False, True])
     def test_what_spark_quotes_is_left_out(
-        self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], quarantine: bool
+        self, spark: SparkSession, tmp_path: Path, pyspark_lines: list[str], quarantine: bool
     ) -> None:
         pq.write_table(pa.table({"zip": ["1", "1"], "city": ["5", SECRET]}), tmp_path / "rows.parquet")
         source = f"parquet.`{tmp_path / 'rows.parquet'}`"
@@ -147,7 +150,8 @@ class TestErrors:
         }
         with pytest.raises(ChangesError, match=SECRET):
             apply_load(spark, request)
-        capfd.readouterr()
+        assert SECRET in str(pyspark_lines), "PySpark writes by itself what Spark quotes"
+        pyspark_lines.clear()
         with pytest.raises(ChangesError, match=r"CAST_INVALID_INPUT \(its text is left out") as caught:
             apply_load(spark, {**request, "mask": ["city"]})
         assert SECRET not in shown(caught.value)
@@ -155,6 +159,62 @@ class TestErrors:
         path.write_text(json.dumps({**request, "mask": ["city"]}))
         assert job.main(["--request", str(path), "--result", str(result)]) == 1
         assert SECRET not in result.read_text()
+        assert pyspark_lines == []
+        with pytest.raises(ChangesError, match=SECRET):
+            apply_load(spark, request)
+        assert pyspark_lines, "a session that goes on has its lines back"
+
+    @pytest.mark.xdist_group("spark")
+    @pytest.mark.parametrize("masked", [False, True])
+    def test_what_spark_quotes_of_the_table_is_left_out(
+        self, spark: SparkSession, tmp_path: Path, pyspark_lines: list[str], masked: bool
+    ) -> None:
+        good = "select * from values (1, '1', 'x', 5), (2, '2', 'y', 6) as v(id, zip, city, pay)"
+        state, mask = str(tmp_path / "state"), {"mask": ["pay"] if masked else []}
+        request = {"state": state, "changes": {"sql": good}, "constraints": RULES, **mask}
+        apply_load(spark, {**request, "load_id": "monday"})
+        values = f"(1, '1', 'x', '5'), (2, '2', 'y', '{SECRET}') as v(id, zip, city, pay)"
+        table = {"sql": f"select id, zip, city, cast(pay as int) as pay from values {values}"}
+        where = {**table, "where": "pay > 0"}
+        added = {**RULES, "constraints": [*RULES["constraints"], {"name": "pay", "unique": ["pay"]}]}
+        again = {**request, "load_id": "tuesday", "changes": {"sql": good + " where id > 2"}, "constraints": added}
+        for attempt in (
+            lambda: apply_load(spark, {**again, "table": table}),
+            lambda: maintain(spark, "verify", {"state": state, "table": where}),
+            lambda: maintain(spark, "rebuild", {"state": state, "table": where}),
+        ):
+            with pytest.raises(ChangesError, match=r"^The table \(the given sql.*\) cannot be read: ") as caught:
+                attempt()
+            assert (SECRET not in shown(caught.value) + str(pyspark_lines)) == masked
+
+    @pytest.mark.xdist_group("spark")
+    def test_maintenance_masks_what_it_is_asked_to_mask(
+        self, spark: SparkSession, tmp_path: Path, pyspark_lines: list[str]
+    ) -> None:
+        request = {"state": str(tmp_path), "changes": {"sql": "select 1 as id, '1' as zip, 'x' as city"}}
+        apply_load(spark, {**request, "load_id": "monday", "constraints": RULES})
+        table = {"sql": f"select int(id) as id, zip, city from values ('{SECRET}', '1', 'x') as v(id, zip, city)"}
+        with pytest.raises(ChangesError, match="what it says is left out") as caught:
+            maintain(spark, "rebuild", {"state": str(tmp_path), "table": table, "mask": ["ID"]})
+        assert SECRET not in shown(caught.value) + str(pyspark_lines)
+
+
+@pytest.fixture
+def pyspark_lines() -> Iterator[list[str]]:
+    """What PySpark's own loggers say of errors."""
+    lines: list[str] = []
+
+    class Gather(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    handler = Gather()
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for one in loggers:
+        one.addHandler(handler)
+    yield lines
+    for one in loggers:
+        one.removeHandler(handler)
 
 
 def shown(error: DcError) -> str:

@@ -167,6 +167,63 @@ class TestMaintain:
             maintain(action="verify", table={"pth": "/lake"})
 
 
+@pytest.fixture(params=["maintain", "retract"])
+def either(request) -> Any:
+    """One of the tasks that act on a state."""
+    return request.getfixturevalue(request.param)
+
+
+class TestMask:
+    OWN = "12:34:56 maintain The table cannot be read"
+    SPARK = "[CAST_INVALID_INPUT] The value 'Berln' of the type"
+
+    @pytest.mark.parametrize("mask", [{}, {"mask": None}, {"mask": ["city"]}])
+    @pytest.mark.parametrize("answers", [True, False])
+    def test_lines_of_spark_are_left_out(self, either, fake_spark, ti, result, capfd, mask, answers):
+        """The task does not know what the state masks."""
+        fake_spark.answers(result if answers else None, exit_code=1, say=f"{self.OWN}\n{self.SPARK}")
+        if answers:
+            either(**mask).execute({"ti": ti})
+        else:
+            with pytest.raises(DcGateError, match=r"(?s)masked.* and Spark's errors quote values.*mask=\[\]") as caught:
+                either(**mask).execute({"ti": ti})
+            assert "Berln" not in str(caught.value)
+            assert caught.value.__cause__ is None, "it has the lines as they are"
+        log = capfd.readouterr().out
+        assert "Berln" not in log
+        assert self.OWN in log
+        assert "1 line of Spark left out: columns " in log
+        assert fake_spark.conf()["spark.log.level"] == "FATAL"
+
+    def test_a_mask_of_nothing_shows_all_lines(self, either, fake_spark, ti, result, capfd):
+        fake_spark.answers(result, say=self.SPARK)
+        either(mask=[]).execute({"ti": ti})
+        log = capfd.readouterr().out
+        assert self.SPARK in log
+        assert "left out" not in log
+        assert fake_spark.conf()["spark.log.level"] == "WARN"
+        fake_spark.answers(None, exit_code=1, say=self.SPARK)
+        with pytest.raises(DcGateError, match="Berln"):
+            either(mask=[]).execute({"ti": ti})
+
+    def test_its_columns_are_told_to_the_job(self, either, fake_spark, ti, result):
+        fake_spark.answers(result)
+        operator = either(mask=["{{ params.column }}"])
+        operator.render_template_fields({"params": {"column": "ssn"}})
+        operator.execute({"ti": ti})
+        _, action, request = asked(fake_spark)
+        assert Maintenance.from_mapping(action, request).mask == ("ssn",)
+
+    def test_it_is_a_list_of_names(self, either, fake_spark, ti):
+        with pytest.raises(RequestError, match="'mask' in the request must be a list of column names, not 'city'"):
+            either(mask="city")
+        operator = either(mask="{{ nothing }}")
+        operator.render_template_fields({"nothing": ""})
+        with pytest.raises(DcGateError, match="must be a list of column names, not ''"):
+            operator.execute({"ti": ti})
+        assert not fake_spark.was_called
+
+
 @pytest.mark.parametrize("action", [*ACTIONS, "retract"])
 def test_how_long_to_wait_is_told_to_every_action_which_takes_it(maintain, retract, fake_spark, ti, result, action):
     fake_spark.answers({**result, "sound": True})
@@ -192,6 +249,8 @@ def test_results_of_other_tasks_may_stand_for_arguments():
         def tell() -> Any: ...
 
         retract = DcRetractLoadOperator(task_id="retract", state=tell(), load_id=tell())
-        rebuild = DcMaintainOperator(task_id="rebuild", action="rebuild", state=tell(), table={"path": tell()})
+        rebuild = DcMaintainOperator(
+            task_id="rebuild", action="rebuild", state=tell(), table={"path": tell()}, mask=tell()
+        )
     assert retract.upstream_task_ids == {"tell", "tell__1"}
-    assert rebuild.upstream_task_ids == {"tell__2", "tell__3"}
+    assert rebuild.upstream_task_ids == {"tell__2", "tell__3", "tell__4"}

@@ -48,7 +48,8 @@ _PREFIXES = {"decimal": Family.DECIMAL, "char(": Family.STRING, "varchar(": Fami
 _UNORDERED_INSIDE = re.compile(
     r"(:|array<)(map<|variant\b|interval(?! (day|hour|minute|second))|geometry\(|geography\()|struct<>| collate "
 )
-"""Types that make arrays and structs incomparable, as the type of a field or of items."""
+"""Types that make arrays and structs incomparable, each after the name of a field or as the type of items."""
+_QUOTED_NAME = re.compile(r"`(?:[^`]|``)*`")
 _CONSTANTS: dict[str, tuple[type, ...]] = {
     Family.INTEGER: (int, Decimal),
     Family.DECIMAL: (int, Decimal),
@@ -75,7 +76,7 @@ def family(spark_type: str) -> str | None:
         return Family.INTERVAL
     if is_months(spark_type):
         return Family.MONTHS
-    if spark_type.startswith(("array<", "struct<")) and not _UNORDERED_INSIDE.search(spark_type):
+    if spark_type.startswith(("array<", "struct<")) and not _UNORDERED_INSIDE.search(_QUOTED_NAME.sub("", spark_type)):
         return spark_type
     return None
 

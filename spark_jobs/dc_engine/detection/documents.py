@@ -117,6 +117,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Rows of the state that were found in the table: the file in which they are, and how many different ones."""
+
+    file: DataFile
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """What is wrong with a file, and what it counts: its rows, and of an index the sum of their ids."""
 
@@ -127,7 +135,7 @@ class Checked:
     problems: list[str] = field(default_factory=list)
 
 
-Document = Failed | Pairs | ViolatingRows | Listed | SkippedRows | TakenKeys | Deleted | Written | Checked
+Document = Failed | Pairs | ViolatingRows | Listed | SkippedRows | TakenKeys | Deleted | Written | Found | Checked
 _TYPES: dict[str, type[Document]] = {one.__name__: one for one in Document.__args__}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,11 @@ from dc_engine.request import Changes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+_PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELD = re.compile(r"`(?:[^`]|``)*`|\w+(?=:)")
+"""The name of a field in the text of a type."""
 
 
 def read_changes(
@@ -31,6 +38,22 @@ def read_changes(
             hint=f"Check the path, table or query in '{what}', and that Spark has the package for its format.",
         ) from (None if mask else error)
     return rows
+
+
+@contextlib.contextmanager
+def reading(source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Iterator[None]:
+    """Let what Spark raises while it reads the rows of a source be a sentence."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException:  # what one of our own steps raised, and Spark only passes on
+        raise
+    except spark_errors() as error:
+        raise ChangesError(
+            f"The {what} ({source}) cannot be read: {told(error, mask)}",
+            hint="The source was found, but reading its rows failed; the Spark log has the details.",
+        ) from (None if mask else error)
 
 
 def _open(spark: SparkSession, changes: Changes) -> DataFrame:
@@ -57,8 +80,32 @@ def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
                 f"The changes ({changes}) have a column '{field.name}'; names that start with _dc_ are the gate's own.",
                 hint="Rename it, for instance with 'sql' in 'changes'.",
             )
-        types[field.name] = field.dataType.simpleString()
+        types[field.name] = type_text(field.dataType)
     return types
+
+
+def type_text(spark_type: DataType) -> str:
+    """A type as Spark prints it, but that no two types are alike: names of fields are quoted unless they are words."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(spark_type, ArrayType):
+        return f"array<{type_text(spark_type.elementType)}>"
+    if isinstance(spark_type, MapType):
+        return f"map<{type_text(spark_type.keyType)},{type_text(spark_type.valueType)}>"
+    if isinstance(spark_type, StructType):
+        fields = (
+            f"{field.name if _PLAIN_WORD.fullmatch(field.name) else quoted(field.name)}:{type_text(field.dataType)}"
+            for field in spark_type.fields
+        )
+        return f"struct<{','.join(fields)}>"
+    return spark_type.simpleString()
+
+
+def kept_type(spark_type: str) -> str:
+    """The type in which a column travels, as SQL takes it in any session: a word may be reserved there."""
+    if is_months(spark_type):
+        return "int"
+    return _FIELD.sub(lambda name: name[0] if name[0].startswith("`") else quoted(name[0]), spark_type)
 
 
 def row_hash(frame: DataFrame, salt: str) -> Column:
@@ -89,12 +136,12 @@ def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
     fields = {field.name.lower(): field for field in frame.schema.fields}
     chosen = []
     for place, (name, spark_type) in enumerate(columns.items()):
-        field, months = fields.get(name.lower()), is_months(spark_type)
+        field = fields.get(name.lower())
         if field is None:
-            text = f"cast(null as {'int' if months else spark_type})"
+            text = f"cast(null as {kept_type(spark_type)})"
         else:
             actual = quoted(field.name)
-            text = f"cast(cast({actual} as interval month) as int)" if months else actual
+            text = f"cast(cast({actual} as interval month) as int)" if is_months(spark_type) else actual
         chosen.append(f.expr(text).alias(kept_name(place)))
     return chosen
 

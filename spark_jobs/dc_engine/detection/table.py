@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dc_engine.detection.comparable import is_months
 from dc_engine.detection.dead import read_dead
-from dc_engine.detection.documents import Written, as_batch
+from dc_engine.detection.documents import Found, as_batch
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import ROW_ID, read_living, write_rows
-from dc_engine.detection.sources import column_types, kept_name
+from dc_engine.detection.sources import column_types, kept_name, kept_type
 from dc_engine.detection.staging import canonical
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
@@ -36,7 +36,7 @@ def misfit(schema: Mapping[str, str], table: DataFrame, source: Changes) -> str 
 
 def frame_schema(types: Sequence[str]) -> str:
     """The schema of rows on their way: the id, the columns by their places, the hash of the whole row."""
-    columns = [f"{kept_name(place)} {'int' if is_months(one) else one}" for place, one in enumerate(types)]
+    columns = [f"{kept_name(place)} {kept_type(one)}" for place, one in enumerate(types)]
     return ", ".join([f"{ROW_ID} bigint", *columns, f"{ROW_HASH} bigint"])
 
 
@@ -76,7 +76,7 @@ def rows_of_state(
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """The function that Spark runs to write rows with their ids to the state."""
+    """The function that Spark runs to write rows with their ids to the state; all rows with one id are in one task."""
 
     storage: Storage
     columns: tuple[str, ...]
@@ -86,5 +86,5 @@ class WriteRows:
         if not tables:
             return
         rows = canonical(pa.Table.from_batches(tables)).rename_columns([ROW_ID, *self.columns, ROW_HASH])
-        file = write_rows(self.storage, rows)
-        yield as_batch([Written(file)])
+        different = pc.count_distinct(rows.column(ROW_ID)).as_py()
+        yield as_batch([Found(write_rows(self.storage, rows), different)])

@@ -39,6 +39,8 @@ class Staging:
     columns: Mapping[str, str] = field(default_factory=dict)
     """Those that are kept."""
     mask: Collection[str] = ()
+    what: str = "changes"
+    """What errors call the source."""
 
 
 class Engine(ABC):
@@ -65,11 +67,15 @@ class Engine(ABC):
         """Where to run steps on ``rows`` rows that read files of ``size`` bytes."""
 
     @abstractmethod
-    def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+    def widen(
+        self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes, *, mask: Collection[str] = ()
+    ) -> list[DataFile]:
         """Files of all rows in the state with all columns of the plan, found in the table."""
 
     @abstractmethod
-    def differences(self, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+    def differences(
+        self, storage: Storage, snapshot: Snapshot, source: Changes, *, mask: Collection[str] = ()
+    ) -> list[str]:
         """In which rows the table and the state differ."""
 
     @abstractmethod

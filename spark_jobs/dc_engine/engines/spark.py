@@ -13,15 +13,13 @@ from urllib.parse import unquote
 
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, row_hash, spark_errors
+from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, reading, row_hash
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, Stage, StagedLoad, gather, stage_rows
 from dc_engine.detection.work import MESSAGE_SCHEMA
 from dc_engine.engines.base import Engine, Here, Staging, Step, Tasks
 from dc_engine.engines.comparing import differences
 from dc_engine.engines.quarantine import quarantine
 from dc_engine.engines.widening import widen
-from dc_engine.errors import ChangesError
-from dc_engine.masking import told
 from dc_engine.request import Changes
 from dc_engine.shipping import ship_engine
 from dc_engine.state.files import DataFile
@@ -87,20 +85,13 @@ class SparkEngine(Engine):
     def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
         hashes = [row_hash(rows, name).alias(name) for name in ROW_HASHES]
-        change_type = [rows[CHANGE_TYPE].alias(CHANGE_TYPE)] if CHANGE_TYPE in map(str.lower, asked.types) else []
+        change_type = [rows[name].alias(CHANGE_TYPE) for name in asked.types if name.lower() == CHANGE_TYPE]
         chosen = rows.select(*kept(rows, asked.columns), *change_type, *hashes)
-        try:
+        with reading(asked.source, asked.what, mask=asked.mask):
             documents = self._staged_here(chosen, asked)
             if documents is None:
                 stage = Stage(asked.storage, asked.load, tuple(asked.columns))
                 documents = [row["document"] for row in chosen.mapInArrow(stage, DOCUMENT_SCHEMA).collect()]
-        except spark_errors() as error:
-            if _is_ours(error):
-                raise
-            raise ChangesError(
-                f"The changes ({asked.source}) cannot be read: {told(error, asked.mask)}",
-                hint="The source was found, but reading its rows failed; the Spark log has the details.",
-            ) from (None if asked.mask else error)
         return gather(documents, asked.storage, asked.load, list(asked.types.items()))
 
     def _staged_here(self, rows: DataFrame, asked: Staging) -> list[str] | None:
@@ -118,13 +109,17 @@ class SparkEngine(Engine):
         staged = stage_rows(asked.storage, asked.load, tuple(asked.columns), 0, iter(table.to_batches()))
         return [json.dumps(asdict(staged))]
 
-    def widen(self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+    def widen(
+        self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes, *, mask: Collection[str] = ()
+    ) -> list[DataFile]:
         """See ``Engine``."""
-        return widen(self.spark, storage, snapshot, plan, source)
+        return widen(self.spark, storage, snapshot, plan, source, mask)
 
-    def differences(self, storage: Storage, snapshot: Snapshot, source: Changes) -> list[str]:
+    def differences(
+        self, storage: Storage, snapshot: Snapshot, source: Changes, *, mask: Collection[str] = ()
+    ) -> list[str]:
         """See ``Engine``."""
-        return differences(self.spark, storage, snapshot, source)
+        return differences(self.spark, storage, snapshot, source, mask)
 
     def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
         """See ``Engine``."""
@@ -137,13 +132,6 @@ def is_large(rows: DataFrame, source: Changes, most: int = MOST_FILES_HERE) -> b
         return False
     local = [unquote(uri.removeprefix("file://")) for uri in rows.inputFiles() if uri.startswith("file:")]
     return sum(Path(one).stat().st_size for one in local if Path(one).is_file()) > most
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether Spark only passes on what one of our own steps raised."""
-    from pyspark.errors import PythonException
-
-    return isinstance(error, PythonException)
 
 
 def engine_of(given: Any, mode: str = "auto") -> Engine:

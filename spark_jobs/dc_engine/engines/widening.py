@@ -7,12 +7,13 @@ have more rows (those of the load that is being applied), but it must have all t
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from dc_engine.detection.documents import DOCUMENT_SCHEMA, file_of, from_text
+from dc_engine.detection.documents import DOCUMENT_SCHEMA, Found, from_text
 from dc_engine.detection.plan import ROW_HASH, Plan
 from dc_engine.detection.rows import ROW_ID
-from dc_engine.detection.sources import kept, kept_name, read_changes, row_hash
+from dc_engine.detection.sources import kept, kept_name, read_changes, reading, row_hash
 from dc_engine.detection.staging import ROW_HASHES
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
 from dc_engine.errors import ChangesError, SchemaError, counted
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 _FILE_ROWS = 1_000_000
 
 
-def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
+def widen(
+    spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes, mask: Collection[str] = ()
+) -> list[DataFile]:
     """Files of all rows in the state with all columns of the plan; the rows keep their ids."""
     from pyspark.sql import functions as f
 
-    table = read_changes(spark, source, "table")
+    table = read_changes(spark, source, "table", mask=mask)
     columns = plan.schema
     wrong = misfit(columns, table, source)
     if wrong:
@@ -44,15 +47,19 @@ def widen(spark: SparkSession, storage: Storage, snapshot: Snapshot, plan: Plan,
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]
     chosen = joined.select(*[f.col(name) for name in names])
     parts = math.ceil(max(snapshot.rows, 1) / _FILE_ROWS)
-    written = chosen.repartition(parts).mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
-    files = list(filter(None, (file_of(from_text(row["document"])) for row in written)))
-    found = sum(file.rows for file in files)
-    if found != snapshot.rows:
+    by_id = chosen.repartition(parts, ROW_ID)
+    with reading(source, "table", mask=mask):
+        written = by_id.mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
+    told = [one for one in (from_text(row["document"]) for row in written) if isinstance(one, Found)]
+    files = [one.file for one in told]
+    found, matches = sum(one.rows for one in told), sum(file.rows for file in files)
+    if not found == matches == snapshot.rows:
         for file in files:
             storage.remove(file.path)
+        twice = ", some of them more than once" if matches > found else ""
         raise ChangesError(
             f"The table ({source}) and the state do not have the same rows: "
-            f"{counted(snapshot.rows, 'row')} in the state, {found:,} found in the table.",
+            f"{counted(snapshot.rows, 'row')} in the state, {found:,} found in the table{twice}.",
             hint="'table' is the table as it was before this load: for a load that deletes or updates, give an older "
             "version of the table; or rebuild the state from the table.",
         )

@@ -53,7 +53,7 @@ def rewrite(
     plan: Plan,
     load: Load,
     attempt: Attempt | None,
-    mask: Sequence[str],
+    mask: Collection[str],
 ) -> Change:
     """What changes when ``load`` is taken out, or replaced by ``attempt``; a replay needs the index of identities."""
     if load.settled:

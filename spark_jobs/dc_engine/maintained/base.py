@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -25,6 +25,8 @@ class Ground:
     engine: Engine
     storage: Storage
     drafts: Drafts = field(default_factory=Drafts)
+    mask: Collection[str] = ()
+    """Columns whose values no error may show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def with_columns(
             hint="Give the whole table, as it was before this load, as 'table' in the request.",
         )
     log.info("reading column %s of the rows in the state from %s", ", ".join(unknown), table)
-    files = ground.engine.widen(ground.storage, before, plan, table)
+    files = ground.engine.widen(ground.storage, before, plan, table, mask=ground.mask)
     ground.drafts.extend(files)
     files = [*files, *_dead_rows(ground, before)]
     return replace(before, files=[*(one for one in before.files if one.kind is not FileKind.ROWS), *files])

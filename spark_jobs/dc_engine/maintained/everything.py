@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan, identity_group, make_plan
@@ -14,16 +12,14 @@ from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 
 
-def everything(
-    plan: Plan, rules: ConstraintSet, request: Request | None = None, mask: Iterable[str] = ()
-) -> list[Maintained]:
-    """All that a load, or (without a request) maintenance, has to keep up; values of masked columns are not shown."""
-    return [Violations(plan, rules, request, tuple(request.mask if request else mask))]
+def everything(plan: Plan, rules: ConstraintSet, request: Request | None = None) -> list[Maintained]:
+    """All that a load, or (without a request) maintenance, has to maintain."""
+    return [Violations(plan, rules, request)]
 
 
 def everything_of(snapshot: Snapshot) -> list[Maintained]:
     """All that is kept up in a state as it is."""
-    return everything(plan_of(snapshot), load_constraints(snapshot.constraints), mask=snapshot.mask)
+    return everything(plan_of(snapshot), load_constraints(snapshot.constraints))
 
 
 def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:

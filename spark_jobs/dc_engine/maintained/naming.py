@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class RowNames:
         return MASKED if name.lower() in self._masked else value
 
 
-def named(rows: Sequence[Mapping[str, Any]], mask: Sequence[str]) -> str:
+def named(rows: Sequence[Mapping[str, Any]], mask: Collection[str]) -> str:
     """Some rows as an error names them."""
     hidden = {name.lower() for name in mask}
     texts = [

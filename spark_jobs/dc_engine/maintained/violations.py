@@ -30,7 +30,6 @@ from dc_engine.maintained.naming import RowNames, named
 from dc_engine.request import Request
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
-from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
@@ -52,7 +51,6 @@ class Violations(Maintained):
     rules: ConstraintSet
     request: Request | None = None
     """The load that asks for it; nothing when a load is taken out."""
-    mask: tuple[str, ...] = ()
 
     name: ClassVar[str] = VIOLATIONS
 
@@ -97,7 +95,7 @@ class Violations(Maintained):
         ground.drafts.extend(filter(None, map(file_of, documents)))
         taken = [one for one in documents if isinstance(one, TakenKeys)]
         if taken:
-            raise self._key_error(taken, ground.storage, base)
+            raise self._key_error(taken, ground, base)
         findings, runs = add_up(documents, len(self.plan.constraints))
         carried = total_violations(base)
         totals = {
@@ -130,9 +128,9 @@ class Violations(Maintained):
             if found != said:
                 yield f"Constraint '{one.name}' has {counted(found, 'violation')}, the snapshot says {said:,}."
 
-    def _key_error(self, taken: Sequence[TakenKeys], storage: Storage, base: Snapshot) -> ChangesError:
+    def _key_error(self, taken: Sequence[TakenKeys], ground: Ground, base: Snapshot) -> ChangesError:
         """Why rows cannot come in: each unit tells of its own keys."""
-        rows = named([row for one in taken for row in one.keys], self.mask)
+        rows = named([row for one in taken for row in one.keys], ground.mask)
         twice, present, back = (sum(getattr(one, name) for one in taken) for name in ("twice", "present", "back"))
         if self.request is None or back:
             which = f"Load '{self.request.load_id}' cannot be replaced: it" if self.request else "It"
@@ -149,7 +147,7 @@ class Violations(Maintained):
                 hint="A key names one row. Load each row once, or choose another key.",
             )
         number = load_of(next(one.owners for one in taken if one.owners)[0])
-        owner = base.loads(storage).ids_of([number]).get(number)
+        owner = base.loads(ground.storage).ids_of([number]).get(number)
         since = f" since load '{owner}'" if owner else ""
         return ChangesError(
             f"Load '{load_id}' inserts {counted(present, 'key')} already present, for instance {rows}{since}.",
