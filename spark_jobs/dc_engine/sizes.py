@@ -57,6 +57,8 @@ class Sizes:
     portion: int = 8 * 2**20
     """How many bytes of a file are held at once, when much of it is read."""
     staged_bytes: int = 128 * 2**20
+    widened_rows: int = 1_000_000
+    """Rows in a file that gets columns from the table."""
     run_bytes: int = 64 * 2**20
     """About how many bytes of entries, as they are in memory, a file of a run holds at most."""
     runs: int = 16

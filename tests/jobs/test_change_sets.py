@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dc_engine.apply_load import apply_load
-from dc_engine.engines import widening
 from dc_engine.errors import ChangesError, ConstraintError
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
@@ -259,14 +258,14 @@ class TestRulesThatChange:
         ],
     )
     def test_a_table_that_lacks_rows_or_has_one_twice_is_refused(
-        self, keyed_gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: list[int], found: str
+        self, keyed_gate: Gate, tmp_path: Path, places: list[int], found: str
     ) -> None:
-        monkeypatch.setattr(widening, "_FILE_ROWS", 1)  # several tasks
         keyed_gate.apply("monday", rows(*MONDAY))
         keyed_gate.rules["constraints"] = [*RULES, {"name": "note_once", "unique": ["note"]}]
         pq.write_table(rows(*(MONDAY[place] for place in places)), tmp_path / "table.parquet")
         before = _content(Path(keyed_gate.state))
-        with pytest.raises(ChangesError, match=f"3 rows in the state, {found}"):
+        # one row per task
+        with other_sizes(widened_rows=1), pytest.raises(ChangesError, match=f"3 rows in the state, {found}"):
             keyed_gate.apply(
                 "tuesday", rows((5, "2", "y", 30, 3.0, "b")), table={"path": str(tmp_path / "table.parquet")}
             )

@@ -194,7 +194,7 @@ class TestErrors:
         request = {"state": str(tmp_path), "changes": {"sql": "select 1 as id, '1' as zip, 'x' as city"}}
         apply_load(spark, {**request, "load_id": "monday", "constraints": RULES})
         table = {"sql": f"select int(id) as id, zip, city from values ('{SECRET}', '1', 'x') as v(id, zip, city)"}
-        with pytest.raises(ChangesError, match="what it says is left out") as caught:
+        with pytest.raises(ChangesError, match="its text is left out") as caught:
             maintain(spark, "rebuild", {"state": str(tmp_path), "table": table, "mask": ["ID"]})
         assert SECRET not in shown(caught.value) + str(pyspark_lines)
 

@@ -18,14 +18,13 @@ from dc_engine.detection.staging import ROW_HASHES
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
 from dc_engine.errors import ChangesError, SchemaError, counted
 from dc_engine.request import Changes
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_FILE_ROWS = 1_000_000
 
 
 def widen(
@@ -46,7 +45,7 @@ def widen(
     joined = _by_key(state, rows, len(plan.key)) if plan.key else _by_hash(state, rows)
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]
     chosen = joined.select(*[f.col(name) for name in names])
-    parts = math.ceil(max(snapshot.rows, 1) / _FILE_ROWS)
+    parts = math.ceil(max(snapshot.rows, 1) / SIZES.widened_rows)
     by_id = chosen.repartition(parts, ROW_ID)
     with reading(source, "table", mask=mask):
         written = by_id.mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
