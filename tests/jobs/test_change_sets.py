@@ -14,6 +14,7 @@ from dc_engine.apply_load import apply_load
 from dc_engine.errors import ChangesError, ConstraintError
 from dc_engine.maintain import maintain
 from dc_engine.maintained.continuity import total_violations
+from dc_engine.sizes import other_sizes
 from dc_engine.state.snapshots import read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
