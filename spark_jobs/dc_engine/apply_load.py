@@ -79,14 +79,13 @@ class _Application:
     def apply(self) -> Verdict:
         """Read, check and commit; nothing stays behind when it fails."""
         with without_values(self.request.mask), self.drafts.removed_on_failure(self.storage):
-            with self.clock.step("read"):
-                prepared = prepare(self.ground, self.request)
+            prepared = prepare(self.ground, self.request, self.clock)
             if isinstance(prepared, Verdict):
                 return prepared
             verdict, snapshot = self._check(prepared)
             with self.clock.step("commit"):
                 self.drafts.commit(self.storage, snapshot)
-            return replace(verdict, seconds=self.clock.total)
+            return replace(verdict, seconds=verdict.seconds | self.clock.total)
 
     # advance
 
@@ -164,13 +163,14 @@ class _Application:
             load_id=request.load_id,
             snapshot=number,
             rows=rows | {name: count for name, count in extra.items() if count},
-            seconds=self.clock.total,
+            seconds={name: spent for one in done.kept for name, spent in one.seconds.items()},
             notes=notes,
             replaced=prepared.applied is not None,
             columns=prepared.plan.schema,
         )
         for one, kept in zip(things, done.kept, strict=True):
             verdict = one.judged(verdict, kept, names)
+        verdict = replace(verdict, seconds=verdict.seconds | self.clock.total)
         decision = decide(verdict.constraints, verdict.dependencies)
         return replace(verdict, decision=decision, discarded=decision == "fail" and request.rejected_load == "discard")
 

@@ -16,6 +16,7 @@ from dc_engine.errors import DcError, counted
 from dc_engine.history.change import Attempt
 from dc_engine.history.replay import needs_replay
 from dc_engine.history.retract import is_newest, without_newest
+from dc_engine.job import Clock
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.continuity import check_mask, check_table, check_types
 from dc_engine.maintained.everything import recognises
@@ -55,13 +56,14 @@ class Prepared:
         return {"constraints": to_mapping(self.rules), "schema": self.plan.schema}
 
 
-def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
+def prepare(ground: Ground, request: Request, clock: Clock) -> Prepared | Verdict:
     """Read the changes and stage them; returns the stored verdict if they were applied before."""
     engine, storage = ground.engine, ground.storage
     rules = load_constraints(request.constraints)
-    current = read_current(storage) or Snapshot(number=0, parent=None, table=rules.table)
-    rows = engine.read(request.changes, mask=request.mask)
-    types = engine.types(rows, request.changes)
+    with clock.step("read"):
+        current = read_current(storage) or Snapshot(number=0, parent=None, table=rules.table)
+        rows = engine.read(request.changes, mask=request.mask)
+        types = engine.types(rows, request.changes)
     check_table(current, rules, state=request.state)
     check_mask(request.mask, [*types, *current.schema], source=str(request.changes))
     applied = current.loads(storage).find(request.load_id)
@@ -72,7 +74,8 @@ def prepare(ground: Ground, request: Request) -> Prepared | Verdict:
         if applied is None or engine.stage(rows, asked).fingerprint != applied.fingerprint:
             raise
         return _stored_verdict(ground, request, applied)
-    staged = engine.stage(rows, replace(asked, storage=storage, load=current.number + 1, columns=plan.schema))
+    with clock.step("stage"):
+        staged = engine.stage(rows, replace(asked, storage=storage, load=current.number + 1, columns=plan.schema))
     ground.drafts.extend([*staged.inserts, *staged.deletes])
     if applied is not None and staged.fingerprint == applied.fingerprint:
         ground.drafts.remove_all(storage)

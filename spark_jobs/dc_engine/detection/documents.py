@@ -135,7 +135,18 @@ class Checked:
     problems: list[str] = field(default_factory=list)
 
 
-Document = Failed | Pairs | ViolatingRows | Listed | SkippedRows | TakenKeys | Deleted | Written | Found | Checked
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """How many seconds a unit took: to look up what the indexes hold, to count, to write new entries."""
+
+    look_up: float
+    count: float
+    write: float
+
+
+Document = (
+    Failed | Pairs | ViolatingRows | Listed | SkippedRows | TakenKeys | Deleted | Written | Found | Checked | Spent
+)
 _TYPES: dict[str, type[Document]] = {one.__name__: one for one in Document.__args__}
 
 
@@ -151,6 +162,12 @@ def as_batch(documents: Iterable[Document]) -> pa.RecordBatch:
 def failed(error: DcError) -> Failed:
     """An error as a document."""
     return Failed(**error.to_dict())
+
+
+def spent(documents: Iterable[Document]) -> dict[str, float]:
+    """The seconds of all units together; several may have been at work at the same time."""
+    found = [one for one in documents if isinstance(one, Spent)]
+    return {name: round(sum(getattr(one, name) for one in found), 3) for name in ("look_up", "count", "write")}
 
 
 def file_of(document: Document) -> DataFile | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import take, whole
 from dc_engine.detection.consumers import Probe, consumers_of, for_report, ids_of, told
-from dc_engine.detection.documents import Effect, Written
+from dc_engine.detection.documents import Effect, Spent, Written
 from dc_engine.detection.encode import GONE, UNDO
 from dc_engine.detection.frames import Frame, make_frames
 from dc_engine.detection.hashing import range_of
@@ -31,22 +32,42 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         return
     consumers = consumers_of(work, group)
     undone, done = _Rows.of(group, roles, UNDO), _Rows.of(group, roles)
+    looks_back = any(one.looks_back for one in consumers)
     frames: list[_Signed] = []
+    clock = _Clock()
     if any(one.num_rows for one in undone.both):
         probe = _prepare(work, group, unit, undone, None)
+        clock.lap("look_up")
         for one in consumers:
             yield from one.undone(probe)
+        clock.lap("count")
         frames += _signed(probe)
         del probe  # the old entries, whose values may be long, are not needed any more
-    looks_back = any(one.looks_back for one in consumers)
     if any(one.num_rows for one in (*done.both, *(undone.new if looks_back else ()))):
         probe = _prepare(work, group, unit, done, undone)
+        clock.lap("look_up")
         for one in consumers:
             yield from one.found(probe)
+        clock.lap("count")
         frames += _signed(probe)
         del probe
     if _is_first_share(group, unit):
         yield from _new_entries(work, group, frames)
+        clock.lap("write")
+    yield tell(Spent(**clock.seconds))
+
+
+class _Clock:
+    """Seconds by what they were spent on."""
+
+    def __init__(self) -> None:
+        self.seconds = {"look_up": 0.0, "count": 0.0, "write": 0.0}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] += now - self._last
+        self._last = now
 
 
 @dataclass(frozen=True, slots=True)

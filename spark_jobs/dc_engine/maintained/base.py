@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -41,6 +41,8 @@ class Kept:
     """Files for people, which the record of the load names."""
     found: Any = None
     """What the verdict is made of."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long its parts took, added up over tasks."""
 
 
 class Maintained(ABC):

@@ -11,7 +11,7 @@ from typing import Any
 
 from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.printer import formula
-from dc_engine.detection.documents import Document, Effect, Listed, Pairs, SkippedRows, ViolatingRows, Written
+from dc_engine.detection.documents import Document, Effect, Listed, Pairs, SkippedRows, Spent, ViolatingRows, Written
 from dc_engine.detection.shown import MOST_OF_VERDICT
 from dc_engine.errors import counted
 from dc_engine.maintained.naming import RowNames
@@ -87,6 +87,8 @@ def add_up(documents: Iterable[Document], constraints: int) -> tuple[list[Findin
                     findings[number].skipped_null_rows += rows
             case Written():
                 index_files.append(one.file)
+            case Spent():
+                pass  # added up elsewhere
             case _:
                 raise AssertionError(f"a check reports {one}, which nobody waits for")
     return findings, sorted(index_files, key=lambda file: file.path)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.compact import Merge, depth, is_small, merges_of, small_runs
-from dc_engine.detection.documents import TakenKeys, file_of
+from dc_engine.detection.documents import TakenKeys, file_of, spent
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.rows import load_of
 from dc_engine.detection.sizing import make_work
@@ -103,7 +103,7 @@ class Violations(Maintained):
             for one, found in zip(self.rules.constraints, findings, strict=True)
         }
         listed = [file for found in findings for file in found.files]
-        return Kept(runs, totals, listed, _Found(findings, carried))
+        return Kept(runs, totals, listed, _Found(findings, carried), spent(documents))
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
         """See ``Maintained``."""
@@ -133,10 +133,10 @@ class Violations(Maintained):
         rows = named([row for one in taken for row in one.keys], ground.mask)
         twice, present, back = (sum(getattr(one, name) for one in taken) for name in ("twice", "present", "back"))
         if self.request is None or back:
-            which = f"Load '{self.request.load_id}' cannot be replaced: it" if self.request else "It"
+            what = f"Load '{self.request.load_id}' cannot be replaced: that" if self.request else "Taking it out"
             return ChangesError(
-                f"{which} deleted rows that share {counted(twice + present + back, 'key')}, for instance {rows}, and "
-                "they would come back.",
+                f"{what} would bring back rows that share {counted(twice + present + back, 'key')}, "
+                f"for instance {rows}.",
                 hint="A key names one row. Take out the loads before it as well, or mend the table and rebuild the "
                 "state from it.",
             )
