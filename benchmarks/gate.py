@@ -148,7 +148,7 @@ def cold(table: Table, engine: Path, rounds: int) -> list[Line]:
 
 
 def _where_it_goes(what: str, seconds: Sequence[Mapping[str, float]]) -> Line:
-    """What the seconds of a gate are spent on; those in brackets are parts of the step before, added up over threads."""
+    """What the seconds of a gate are spent on; in brackets parts of the step before, added up over threads."""
     medians = {name: median(one.get(name, 0) for one in seconds) for name in seconds[0]}
     inner = ", ".join(f"{name.replace('_', '-')} {medians[name]:.3f}" for name in ("look_up", "count", "write"))
     parts = [
