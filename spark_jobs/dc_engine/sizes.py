@@ -63,6 +63,8 @@ class Sizes:
     """About how many bytes of entries, as they are in memory, a file of a run holds at most."""
     runs: int = 16
     """How many runs of an index may hold the same hash before the gate itself merges them."""
+    merged_at_once: int = 1_000
+    """The most files that the gate merges at a time."""
     merged_entries: int = 524_288
     merged_bytes: int = 64 * 2**20
     """How many entries, and bytes of files, a task merges: in memory they may take several times as much."""

@@ -459,6 +459,7 @@ class Histories(RuleBasedStateMachine):
             "duplicate_keys": given.duplicate_keys,
         }
         SIZES.runs = self.random.choice([1, 1, 2, 16])
+        SIZES.merged_at_once = self.random.choice([2, 2, 3, 1_000])
         with self._refusals_change_nothing(self._rule_file):
             return apply_load(self.spark, request | self.limits | more)
 

@@ -97,7 +97,7 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
         return chosen
     size = 0
     for file in sorted(files, key=lambda one: one.size):  # a few entries may have the ids of many rows
-        if len(chosen) >= max(SIZES.runs // 2, 2) and file.size > size:
+        if len(chosen) >= SIZES.merged_at_once or (len(chosen) >= max(SIZES.runs // 2, 2) and file.size > size):
             break
         chosen.append(file)
         size += file.size
@@ -116,7 +116,8 @@ def small_files(files: Sequence[DataFile], *, everything: bool = False) -> list[
         return light if everything and len(light) > 1 else []
     chosen: list[DataFile] = []
     for file in sorted(light, key=lambda one: one.size):
-        if len(chosen) >= max(SIZES.runs // 2, 2) and file.size > sum(one.size for one in chosen):
+        large = file.size > sum(one.size for one in chosen)
+        if len(chosen) >= SIZES.merged_at_once or (len(chosen) >= max(SIZES.runs // 2, 2) and large):
             break
         chosen.append(file)
     return chosen
