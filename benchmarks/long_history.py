@@ -35,15 +35,18 @@ RULES = {
     "key": ["id"],
     "constraints": [
         {"name": "zip_decides_city", "fd": "zip -> city"},
-        {"name": "rate_follows_pay", "deny": "t.state = s.state and t.pay > s.pay and t.rate < s.rate"},
+        {"name": "rate_follows_pay", "deny": "t.day = s.day and t.pay > s.pay and t.rate < s.rate"},
     ],
 }
-TYPES = {"id": "bigint", "zip": "string", "city": "string", "state": "string", "pay": "bigint", "rate": "bigint"}
+TYPES = {"id": "bigint", "zip": "string", "city": "string", "day": "bigint", "pay": "bigint", "rate": "bigint"}
 CHANGE = {"_change_type": "string"}
 
 
 class History:
-    """A state that loads of twenty rows are applied to; every tenth deletes two rows of the load before."""
+    """A state that loads of twenty rows are applied to; every tenth deletes two rows of the load before.
+
+    Both rules relate a new row to few others, however many there are: what grows is the history, not the blocks.
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.seed, self.session = folder, seed, Session()
@@ -57,7 +60,7 @@ class History:
             "id": pa.array(ids),
             "zip": pa.array([f"{one:05d}" for one in zips]),
             "city": pa.array([f"{city}{one // 10}" for one in zips]),
-            "state": pa.array([f"S{one % 50}" for one in zips]),
+            "day": pa.array(np.full(ROWS, number // 10)),
             "pay": pa.array(pay),
             "rate": pa.array(pay // 100),
         }
