@@ -5,29 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from dc_engine.detection.sources import read_changes
 from dc_engine.engines.spark import is_large
 from dc_engine.request import Changes
 
-pytestmark = pytest.mark.xdist_group("spark")
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files of 100 bytes, and one in a folder below."""
+    for name in ("a.parquet", "b.parquet", "below/c.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(100))
+    return tmp_path
 
 
-@pytest.mark.parametrize("name", ["plain", "50% off, größer", "a+b %20"])
-def test_large_files_that_are_read_whole_go_to_the_workers_at_once(spark: SparkSession, tmp_path: Path, name: str):
-    path = str(tmp_path / name)
-    spark.range(1_000).write.parquet(path)
-    size = sum(one.stat().st_size for one in Path(path).glob("*.parquet"))
-    source = Changes(path=path)
-    rows = read_changes(spark, source)
-    assert is_large(rows, source, size - 1)
-    assert not is_large(rows, source, size)
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_large_files_that_are_read_whole_go_to_the_workers_at_once(folder: Path, scheme: str):
+    for path, size in ((folder, 200), (folder / "a.parquet", 100)):
+        assert is_large(Changes(path=f"{scheme}{path}"), size - 1)
+        assert not is_large(Changes(path=f"{scheme}{path}"), size)
 
 
-def test_of_a_part_of_a_table_nobody_knows_beforehand(spark: SparkSession, tmp_path: Path):
-    spark.range(1_000).write.parquet(str(tmp_path / "table"))
-    part = Changes(path=str(tmp_path / "table"), where="id = 3")
-    assert not is_large(read_changes(spark, part), part, 0)
-    query = Changes(sql="select 1 as id")
-    assert not is_large(read_changes(spark, query), query, 0)
+@pytest.mark.parametrize(
+    "source",
+    [
+        Changes(path="part of it", where="id = 3"),
+        Changes(path="s3://lake/orders"),
+        Changes(path="/not/there"),
+        Changes(path="/day=*/*.parquet"),
+        Changes(sql="select 1"),
+        Changes(table="orders"),
+    ],
+    ids=str,
+)
+def test_of_all_else_nobody_knows_beforehand(source: Changes):
+    assert not is_large(source, 0)

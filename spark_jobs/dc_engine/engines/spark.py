@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
 from dc_engine.detection.plan import Plan
@@ -101,7 +101,7 @@ class SparkEngine(Engine):
         """
         if self._mode == "spark" or any("<" in spark_type for spark_type in asked.columns.values()):
             return None
-        if self._mode == "auto" and is_large(rows, asked.source):
+        if self._mode == "auto" and is_large(asked.source):
             return None
         table = (rows if self._mode == "local" else rows.limit(MOST_ROWS_HERE + 1)).toArrow()
         if self._mode == "auto" and table.num_rows > MOST_ROWS_HERE:
@@ -126,12 +126,13 @@ class SparkEngine(Engine):
         return quarantine(self.spark, *given, **named)
 
 
-def is_large(rows: DataFrame, source: Changes, most: int = MOST_FILES_HERE) -> bool:
-    """Whether all of some large files is to be read, so that there is no use in fetching a few rows of them first."""
+def is_large(source: Changes, most: int = MOST_FILES_HERE) -> bool:
+    """Whether all of some large local files is to be read, so that there is no use in fetching a few rows first."""
     if source.path is None or source.where is not None:
         return False
-    local = [unquote(uri.removeprefix("file://")) for uri in rows.inputFiles() if uri.startswith("file:")]
-    return sum(Path(one).stat().st_size for one in local if Path(one).is_file()) > most
+    path = Path(source.path.removeprefix("file://"))
+    files = path.iterdir() if path.is_dir() else [path]
+    return any(size > most for size in accumulate(one.stat().st_size for one in files if one.is_file()))
 
 
 def engine_of(given: Any, mode: str = "auto") -> Engine:
