@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.frames import make_frames
-from dc_engine.detection.hashing import bucket_of, key_hashes
+from dc_engine.detection.hashing import bucket_of, combined, lanes_of
 from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.runs import HASH
@@ -24,6 +24,10 @@ GONE = "-"
 """The prefix of the role of rows that a load takes away."""
 UNDO = "undo "
 """The prefix of the role of rows that come or go when an earlier attempt of the load is undone."""
+
+
+Lanes = dict[tuple[str, str], np.ndarray]
+"""Columns as numbers to be hashed, by name and family: several groups hash the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Chunk:
 
 def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str = "") -> Iterator[Chunk]:
     """The chunks of some rows; ``rows`` has the plan's columns and their row ids, ``sign`` is ``GONE`` for deletes."""
+    lanes: Lanes = {}
     for group in plan.groups:
         narrow = rows.select([ROW_ID, *group.columns])
         if not group.indexes:
@@ -67,14 +72,16 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str =
             continue  # every probe looks at all rows, and reads them itself
         elif group.two_sided:
             for role, index in (("t", group.t_index), ("s", group.s_index)):
-                yield from _cut(group, index, sign + role, narrow, spread[group.number])
+                yield from _cut(group, index, sign + role, narrow, spread[group.number], lanes)
         else:
-            yield from _cut(group, group.t_index, f"{sign}both", narrow, spread[group.number])
+            yield from _cut(group, group.t_index, f"{sign}both", narrow, spread[group.number], lanes)
 
 
-def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, spread: Spread) -> Iterator[Chunk]:
+def _cut(
+    group: Group, index: IndexPlan | None, role: str, rows: pa.Table, spread: Spread, lanes: Lanes
+) -> Iterator[Chunk]:
     assert index is not None
-    hashed, hashes = with_hash(index, rows)
+    hashed, hashes = with_hash(index, rows, lanes)
     if spread.units == 1:
         yield Chunk(group.number, 0, role, hashed)
     else:
@@ -86,9 +93,14 @@ def _cut(group: Group, index: IndexPlan | None, role: str, rows: pa.Table, sprea
             yield Chunk(group.number, int(bucket), role, placed.slice(start, end - start))
 
 
-def with_hash(index: IndexPlan, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """Rows with the hash under which an index has them, and the hashes."""
-    hashes = key_hashes([whole(rows.column(name)) for name in index.hashed], index.families, rows.num_rows)
+def with_hash(index: IndexPlan, rows: pa.Table, lanes: Lanes | None = None) -> tuple[pa.Table, np.ndarray]:
+    """Rows with the hash under which an index has them, and the hashes; ``lanes`` keeps what other indexes need too."""
+    known = {} if lanes is None else lanes
+    columns = list(zip(index.hashed, index.families, strict=True))
+    for name, family in columns:
+        if (name, family) not in known:
+            known[name, family] = lanes_of(whole(rows.column(name)), family)
+    hashes = combined([known[column] for column in columns], rows.num_rows)
     return rows.add_column(0, HASH, pa.array(hashes)), hashes
 
 

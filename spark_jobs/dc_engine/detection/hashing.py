@@ -6,7 +6,7 @@ The function is part of the state format (``docs/state-format.md``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +22,24 @@ _KEEP = np.array([2 ** (8 * length) - 1 for length in range(8)], np.uint64)
 
 def key_hashes(columns: Sequence[pa.Array], families: Sequence[str], rows: int) -> np.ndarray:
     """One signed 64-bit hash for each row."""
+    return combined([lanes_of(column, family) for column, family in zip(columns, families, strict=True)], rows)
+
+
+def combined(lanes: Iterable[np.ndarray], rows: int) -> np.ndarray:
+    """The hashes of rows, from the lanes of their columns."""
     hashes = np.zeros(rows, np.uint64)
-    for column, family in zip(columns, families, strict=True):
-        values = comparable(column, family)
-        lanes = _lanes(values)
-        if values.null_count:
-            lanes = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL_LANE, lanes)
-        hashes = _mix(hashes * _ODD + lanes)
+    for one in lanes:
+        hashes = _mix(hashes * _ODD + one)
     return hashes.view(np.int64)
+
+
+def lanes_of(column: pa.Array, family: str) -> np.ndarray:
+    """Each value of a column as one unsigned 64-bit number."""
+    values = comparable(column, family)
+    lanes = _lanes(values)
+    if values.null_count:
+        lanes = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL_LANE, lanes)
+    return lanes
 
 
 def bucket_of(hashes: np.ndarray, buckets: int) -> np.ndarray:

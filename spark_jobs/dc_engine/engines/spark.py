@@ -131,8 +131,11 @@ def is_large(source: Changes, most: int = MOST_FILES_HERE) -> bool:
     if source.path is None or source.where is not None:
         return False
     path = Path(source.path.removeprefix("file://"))
-    files = path.iterdir() if path.is_dir() else [path]
-    return any(size > most for size in accumulate(one.stat().st_size for one in files if one.is_file()))
+    try:
+        files = path.iterdir() if path.is_dir() else [path]
+        return any(size > most for size in accumulate(one.stat().st_size for one in files if one.is_file()))
+    except OSError:  # Spark will say what is wrong with them
+        return False
 
 
 def engine_of(given: Any, mode: str = "auto") -> Engine:
