@@ -77,7 +77,7 @@ def minimal_hitting_sets(
     max_nodes: int = _MOST_NODES,
 ) -> Hitting:
     """All minimal hitting sets with all literals of ``root`` and none that is ``forbidden``."""
-    from dc_engine.kernels.hitting import search
+    from dc_engine.kernels import hitting as kernel  # numba
 
     points, literals = problem.points, problem.points.shape[1]
     first = np.array(sorted(root), np.int64)
@@ -90,21 +90,19 @@ def minimal_hitting_sets(
     terms = len(problem.most_of) if max_terms is None else max_terms
     if terms == 0:
         return Hitting()
-    facts = (
+    packed = kernel.Problem(
         _packed(points),
         _packed(points.T),
         _packed((problem.vital & points).T),
         problem.term_of,
         problem.most_of,
         _packed(problem.term_of[None, :] == np.arange(len(problem.most_of))[:, None]),
-        first,
-        _packed(allowed[None, :])[0],
         min(terms, len(problem.most_of)),
     )
     room = min(most, _FIRST_ROOM)
     while True:
-        found = np.zeros((room, facts[0].shape[1]), np.uint64)
-        number, nodes, stopped = search(*facts, found, max_nodes)
+        found = np.zeros((room, packed.points.shape[1]), np.uint64)
+        number, nodes, stopped = kernel.search(packed, first, _packed(allowed[None, :])[0], found, max_nodes)
         if not stopped or number < room or room >= most:
             return Hitting(_unpacked(found[:number], literals), nodes, not stopped)
         room = min(most, 16 * room)

@@ -7,6 +7,8 @@ the literal is needless for good, and the node is given up. Points are rows of b
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -54,173 +56,170 @@ def _pick(uncovered: np.ndarray, points: np.ndarray, allowed: np.ndarray) -> tup
     return best, fewest
 
 
-@njit(cache=True, nogil=True)
-def search(
-    points: np.ndarray,
-    hit: np.ndarray,
-    vital: np.ndarray,
-    term_of: np.ndarray,
-    most_of: np.ndarray,
-    of_term: np.ndarray,
-    root: np.ndarray,
-    allowed_at_root: np.ndarray,
-    max_terms: int,
-    found: np.ndarray,
-    max_nodes: int,
-) -> tuple[int, int, bool]:
-    """Write all minimal hitting sets that contain ``root`` and otherwise only allowed literals to ``found``.
+class Problem(NamedTuple):
+    """What is to be hit, and by what.
 
     ``points[p]`` are the literals of a point, ``hit[v]`` the points of a literal. A literal is needed only where a
     point of ``vital[v]`` is hit by no other one. ``term_of[v]`` is its term; of a term at most ``most_of[term]``
-    literals are chosen, all of which are in ``of_term[term]``; at most ``max_terms`` terms are used. Returns how many
-    sets were found, how many nodes were looked at, and whether it stopped for want of room or nodes.
+    literals are chosen, all of which are in ``of_term[term]``; at most ``max_terms`` terms are used.
     """
-    literals, point_words = hit.shape
-    literal_words = points.shape[1]
-    depth = literals + 2
-    chosen = np.zeros((depth, literal_words), np.uint64)
-    allowed = np.zeros((depth, literal_words), np.uint64)
-    branch = np.zeros((depth, literal_words), np.uint64)
-    order = np.zeros(depth, np.int64)
-    uncovered = np.zeros((depth, point_words), np.uint64)
-    levels = min(depth, max(most_of.max() * max_terms, root.size) + 2)
-    critical = np.zeros((levels, levels, point_words), np.uint64)
-    used = np.zeros((depth, most_of.size), np.int64)
-    terms = np.zeros(depth, np.int64)
-    number = points.shape[0]
-    for point in range(number):
-        uncovered[0, point >> 6] |= _ONE << np.uint64(point & 63)
-    allowed[0] = allowed_at_root
+
+    points: np.ndarray
+    hit: np.ndarray
+    vital: np.ndarray
+    term_of: np.ndarray
+    most_of: np.ndarray
+    of_term: np.ndarray
+    max_terms: int
+
+
+class Path(NamedTuple):
+    """The nodes from the first to the current one, by their depth."""
+
+    chosen: np.ndarray
+    allowed: np.ndarray
+    branch: np.ndarray
+    """Literals that are still to be tried at a node."""
+    last: np.ndarray
+    """The literal by which the node below was made."""
+    uncovered: np.ndarray
+    critical: np.ndarray
+    used: np.ndarray
+    """How many literals of each term are chosen."""
+    terms: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def search(
+    problem: Problem, root: np.ndarray, allowed: np.ndarray, found: np.ndarray, max_nodes: int
+) -> tuple[int, int, bool]:
+    """Write all minimal hitting sets that contain ``root`` and otherwise only allowed literals to ``found``.
+
+    Returns how many sets were found, how many nodes were looked at, and whether it stopped for want of room or nodes.
+    """
+    path = _first_node(problem, root.size, allowed)
     level = 0
     for literal in root:
-        if not _choose(
-            level,
-            literal,
-            chosen,
-            allowed,
-            uncovered,
-            critical,
-            used,
-            terms,
-            order,
-            hit,
-            vital,
-            term_of,
-            most_of,
-            of_term,
-            max_terms,
-        ):
+        if not _choose(problem, path, level, literal):
             return 0, 0, False
         level += 1
-    bottom = level
-    sets, nodes = 0, 0
+    bottom, sets, nodes = level, 0, 0
     entering = True
     while level >= bottom:
         if entering:
             nodes += 1
             if nodes > max_nodes:
                 return sets, nodes, True
-            point, choices = _pick(uncovered[level], points, allowed[level])
-            if point < 0:
+            if _branch(problem, path, level):
                 if sets == found.shape[0]:
                     return sets, nodes, True
-                found[sets] = chosen[level]
+                found[sets] = path.chosen[level]
                 sets += 1
-                branch[level] = 0
-            elif choices == 0:
-                branch[level] = 0
-            else:
-                for word in range(literal_words):
-                    branch[level, word] = points[point, word] & allowed[level, word]
-                    allowed[level, word] &= ~branch[level, word]
             entering = False
-        literal = -1
-        for word in range(literal_words):
-            if branch[level, word]:
-                literal = (word << 6) + _lowest(branch[level, word])
-                branch[level, word] &= branch[level, word] - _ONE
-                break
-        if literal < 0:
-            level -= 1
-            if level >= bottom:  # a literal whose branch is done may be chosen in the branches after it
-                done = order[level]
-                allowed[level, done >> 6] |= _ONE << np.uint64(done & 63)
+        literal = _next(path.branch[level])
+        if literal >= 0:
+            if _choose(problem, path, level, literal):
+                level += 1
+                entering = True
             continue
-        if _choose(
-            level,
-            literal,
-            chosen,
-            allowed,
-            uncovered,
-            critical,
-            used,
-            terms,
-            order,
-            hit,
-            vital,
-            term_of,
-            most_of,
-            of_term,
-            max_terms,
-        ):
-            level += 1
-            entering = True
+        level -= 1
+        if level >= bottom:  # a literal whose branch is done may be chosen in the branches after it
+            done = path.last[level]
+            path.allowed[level, done >> 6] |= _ONE << np.uint64(done & 63)
     return sets, nodes, False
 
 
 @njit(cache=True, nogil=True)
-def _choose(
-    level: int,
-    literal: int,
-    chosen: np.ndarray,
-    allowed: np.ndarray,
-    uncovered: np.ndarray,
-    critical: np.ndarray,
-    used: np.ndarray,
-    terms: np.ndarray,
-    order: np.ndarray,
-    hit: np.ndarray,
-    vital: np.ndarray,
-    term_of: np.ndarray,
-    most_of: np.ndarray,
-    of_term: np.ndarray,
-    max_terms: int,
-) -> bool:
+def _first_node(problem: Problem, root: int, allowed: np.ndarray) -> Path:
+    """The node with nothing chosen, and room for all below it."""
+    literals, point_words = problem.hit.shape
+    depth, words = literals + 2, problem.points.shape[1]
+    levels = min(depth, max(problem.most_of.max() * problem.max_terms, root) + 2)
+    path = Path(
+        np.zeros((depth, words), np.uint64),
+        np.zeros((depth, words), np.uint64),
+        np.zeros((depth, words), np.uint64),
+        np.zeros(depth, np.int64),
+        np.zeros((depth, point_words), np.uint64),
+        np.zeros((levels, levels, point_words), np.uint64),
+        np.zeros((depth, problem.most_of.size), np.int64),
+        np.zeros(depth, np.int64),
+    )
+    for point in range(problem.points.shape[0]):
+        path.uncovered[0, point >> 6] |= _ONE << np.uint64(point & 63)
+    path.allowed[0] = allowed
+    return path
+
+
+@njit(cache=True, nogil=True)
+def _branch(problem: Problem, path: Path, level: int) -> bool:
+    """Choose the literals to try at a node: those of one point that is not hit. Whether all points are hit."""
+    point, choices = _pick(path.uncovered[level], problem.points, path.allowed[level])
+    path.branch[level] = 0
+    if point >= 0 and choices:
+        for word in range(problem.points.shape[1]):
+            path.branch[level, word] = problem.points[point, word] & path.allowed[level, word]
+            path.allowed[level, word] &= ~path.branch[level, word]
+    return point < 0
+
+
+@njit(cache=True, nogil=True)
+def _next(branch: np.ndarray) -> int:
+    """Take the next literal of a branch; -1 when there is none."""
+    for word in range(branch.size):
+        if branch[word]:
+            literal = (word << 6) + _lowest(branch[word])
+            branch[word] &= branch[word] - _ONE
+            return literal
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _choose(problem: Problem, path: Path, level: int, literal: int) -> bool:
     """Make the node below with one more literal; not when the literal, or one before it, would be needless."""
-    below = level + 1
+    return _is_needed(problem, path, level, literal) and _add(problem, path, level, literal)
+
+
+@njit(cache=True, nogil=True)
+def _is_needed(problem: Problem, path: Path, level: int, literal: int) -> bool:
+    """Whether each literal has a point of its own still; the points of the node below are written on the way."""
+    hit, critical = problem.hit, path.critical
     for earlier in range(level):
         left = np.uint64(0)
         for word in range(hit.shape[1]):
             rest = critical[level, earlier, word] & ~hit[literal, word]
-            critical[below, earlier, word] = rest
+            critical[level + 1, earlier, word] = rest
             left |= rest
         if not left:
             return False
     left = np.uint64(0)
     for word in range(hit.shape[1]):
-        own = uncovered[level, word] & vital[literal, word]
-        critical[below, level, word] = own
+        own = path.uncovered[level, word] & problem.vital[literal, word]
+        critical[level + 1, level, word] = own
         left |= own
-        uncovered[below, word] = uncovered[level, word] & ~hit[literal, word]
-    if not left:
-        return False
-    term = term_of[literal]
-    chosen[below] = chosen[level]
-    chosen[below, literal >> 6] |= _ONE << np.uint64(literal & 63)
-    allowed[below] = allowed[level]
-    allowed[below, literal >> 6] &= ~(_ONE << np.uint64(literal & 63))
-    used[below] = used[level]
-    used[below, term] += 1
-    terms[below] = terms[level] + (used[level, term] == 0)
-    if used[below, term] == most_of[term]:
-        for word in range(allowed.shape[1]):
-            allowed[below, word] &= ~of_term[term, word]
-    if terms[below] >= max_terms and terms[level] < max_terms:
-        for word in range(allowed.shape[1]):
+        path.uncovered[level + 1, word] = path.uncovered[level, word] & ~hit[literal, word]
+    return left != 0
+
+
+@njit(cache=True, nogil=True)
+def _add(problem: Problem, path: Path, level: int, literal: int) -> bool:
+    """Write what is chosen, and what may still be, at the node below."""
+    below, term = level + 1, problem.term_of[literal]
+    path.chosen[below] = path.chosen[level]
+    path.chosen[below, literal >> 6] |= _ONE << np.uint64(literal & 63)
+    path.allowed[below] = path.allowed[level]
+    path.used[below] = path.used[level]
+    path.used[below, term] += 1
+    path.terms[below] = path.terms[level] + (path.used[level, term] == 0)
+    if path.used[below, term] == problem.most_of[term]:
+        for word in range(path.allowed.shape[1]):
+            path.allowed[below, word] &= ~problem.of_term[term, word]
+    if path.terms[below] == problem.max_terms and path.terms[level] < problem.max_terms:
+        for word in range(path.allowed.shape[1]):
             mine = np.uint64(0)
-            for one in range(most_of.size):
-                if used[below, one]:
-                    mine |= of_term[one, word]
-            allowed[below, word] &= mine
-    order[level] = literal
+            for one in range(problem.most_of.size):
+                if path.used[below, one]:
+                    mine |= problem.of_term[one, word]
+            path.allowed[below, word] &= mine
+    path.last[level] = literal
     return True
