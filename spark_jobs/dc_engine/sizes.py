@@ -49,6 +49,12 @@ class Sizes:
     scanned_blocks: int = 2_000
     scanned_at_once: int = 4_000_000
 
+    # discovery
+    few_pairs: int = 3_000_000
+    """So few pairs of rows are all looked at, without asking which of them matter."""
+    counted_price: int = 40
+    """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
+
     # files
     row_group: int = 16_384
     staged_group: int = 65_536

@@ -54,6 +54,13 @@ class Layout:
         """How many words a pattern has."""
         return 1 + max((slot.word for slot in self.slots), default=0)
 
+    @property
+    def bits(self) -> int:
+        """How many bits a pattern has, from the first to the last one used."""
+        if self.words > 1:
+            return _WORD * self.words
+        return max((1 + max(slot.shift + slot.ordered, slot.null or 0) for slot in self.slots), default=0)
+
     def outcomes(self, patterns: np.ndarray, place: int) -> np.ndarray:
         """The outcome of one term in each pattern: 0 where a NULL is involved, less *and* greater for unequal ones."""
         slot = self.slots[place]

@@ -75,6 +75,11 @@ class Terms:
         return tuple(places[one.right, one.left] for one in self.terms)
 
     @cached_property
+    def own(self) -> dict[str, int]:
+        """The place of the term that compares a column with itself."""
+        return {one.left: place for place, one in enumerate(self.terms) if one.own}
+
+    @cached_property
     def literals(self) -> tuple[Literal, ...]:
         """All literals, term by term."""
         return tuple(literal for place, term in enumerate(self.terms) for literal in _literals(place, term))

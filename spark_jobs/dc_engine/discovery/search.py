@@ -1,0 +1,88 @@
+"""The search: patterns that are known are enumerated, what follows from them is proven or refuted, until all is proven.
+
+The known patterns are a subset of those that occur. When every minimal hitting set of the known ones hits all that
+occur, they are the minimal hitting sets of all: whatever hits all hits the known ones, so it contains one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dc_engine.discovery.boxes import Box, follow
+from dc_engine.discovery.proving import Prover
+from dc_engine.discovery.table import Ranges, Shown, Table, patterns_among
+
+Sets = Mapping[str, Sequence[Box]]
+"""The dependencies of each class."""
+_SAMPLED = 200_000
+"""Rows that are compared with two neighbours each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What holds, and the patterns that show that nothing more general does."""
+
+    sets: Sets
+    known: Shown
+    complete: bool = True
+
+
+def first_patterns(table: Table, seed: int = 0) -> Shown:
+    """Patterns of some pairs: neighbours in the order of each column, where ties are in any order, and in no order."""
+    rows, random = table.rows, np.random.default_rng(seed)
+    if rows < 2:
+        return Shown.of(table.layout)
+    places = np.arange(1, rows)
+    if rows > _SAMPLED:
+        places = np.sort(random.choice(places, _SAMPLED, replace=False))
+    columns = table.left if table.left is table.right else np.concatenate([table.left, table.right])
+    met = []
+    for codes in [None, *columns]:
+        order = random.permutation(rows)
+        if codes is not None:
+            order = order[np.argsort(codes[order], kind="stable")]
+        ordered = table.taken(order)
+        found = patterns_among(ordered, ordered, Ranges(places, np.maximum(places - 2, 0), places))
+        met.append(Shown(found.patterns, order[found.t], order[found.s]))
+    return Shown.of(table.layout, met)
+
+
+def settle(
+    table: Table,
+    known: Shown,
+    enumerate_: Callable[[np.ndarray], Sets],
+    *,
+    new: np.ndarray | None = None,
+    valid: Sequence[Box] = (),
+) -> Settled:
+    """All dependencies of a table.
+
+    ``known`` are patterns that occur. If ``new`` says which rows are new, ``valid`` are boxes that are empty among the
+    others, so that these and all within them need be looked at only where a new row takes part.
+    """
+    fresh = None if new is None else Prover(table, new)
+    whole = Prover(table)
+    while True:
+        sets = enumerate_(known.patterns)
+        boxes = sorted({box for some in sets.values() for box in some})
+        if fresh is None:
+            undecided = whole.open(boxes)
+            met = whole.look(undecided) if undecided else None
+        else:
+            met = _look(fresh, whole, boxes, valid)
+        if met is None:
+            return Settled(sets, known)
+        known = Shown.of(table.layout, [known, met])
+
+
+def _look(fresh: Prover, whole: Prover, boxes: Sequence[Box], valid: Sequence[Box]) -> Shown | None:
+    """Look at pairs with new rows for all boxes, and at all pairs for those that were not known to be empty."""
+    terms, before = fresh.table.layout.terms, set(valid)
+    others = [box for box in boxes if box not in before]
+    unknown = {box for box, follows in zip(others, follow(terms, others, valid), strict=True) if not follows}
+    wanted, rest = whole.open(unknown), fresh.open(box for box in boxes if box not in unknown)
+    met = [prover.look(some) for prover, some in ((whole, wanted), (fresh, rest)) if some]
+    return Shown.of(fresh.table.layout, met) if met else None

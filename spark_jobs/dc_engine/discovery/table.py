@@ -1,0 +1,159 @@
+"""A table as codes, and the patterns of chosen pairs of its rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dc_engine.discovery.patterns import Layout
+
+if TYPE_CHECKING:
+    from dc_engine.kernels.ranges import Seen
+
+_DIRECT_BITS = 22
+"""Patterns of up to so many bits have a table with a place for each."""
+_FIRST_TABLE = 1 << 16
+_FEW_PAIRS = 2_000_000
+"""So few pairs are not worth a second thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows as codes, for each term the one of t's column and the one of s's; NULL is negative."""
+
+    layout: Layout
+    left: np.ndarray
+    right: np.ndarray
+
+    @staticmethod
+    def of(layout: Layout, codes: Mapping[str, np.ndarray]) -> Table:
+        """The table with these codes of its columns."""
+        terms = layout.terms.terms
+        size = len(next(iter(codes.values()), ()))
+        left = _stacked([codes[term.left] for term in terms], size)
+        own = all(term.own for term in terms)
+        return Table(layout, left, left if own else _stacked([codes[term.right] for term in terms], size))
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.left.shape[1]
+
+    def taken(self, places: np.ndarray) -> Table:
+        """Some of its rows, in this order."""
+        left = np.ascontiguousarray(self.left[:, places])
+        right = left if self.right is self.left else np.ascontiguousarray(self.right[:, places])
+        return Table(self.layout, left, right)
+
+    def patterns(self, t: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """The patterns of pairs of rows, given by their places."""
+        return self.layout.pack([one[t] for one in self.left], [one[s] for one in self.right])
+
+
+def _stacked(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    return np.ascontiguousarray(np.array(codes, np.int32).reshape(len(codes), rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Patterns, each with a pair of rows (by their places in a table) that shows it."""
+
+    patterns: np.ndarray
+    t: np.ndarray
+    s: np.ndarray
+
+    @staticmethod
+    def of(layout: Layout, parts: Sequence[Shown] = ()) -> Shown:
+        """Several as one: each pattern once, up to the exchange of t and s, with its first pair."""
+        patterns = np.concatenate([np.zeros((0, layout.words), np.uint64), *(one.patterns for one in parts)])
+        t = np.concatenate([np.zeros(0, np.int64), *(one.t for one in parts)])
+        s = np.concatenate([np.zeros(0, np.int64), *(one.s for one in parts)])
+        kept = layout.canonical(patterns)
+        turned = (kept != patterns).any(axis=1)
+        t, s = np.where(turned, s, t), np.where(turned, t, s)
+        first = first_of_each(kept)
+        return Shown(kept[first], t[first], s[first])
+
+    def taken(self, places: np.ndarray) -> Shown:
+        """Some of them."""
+        return Shown(self.patterns[places], self.t[places], self.s[places])
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.patterns)
+
+
+def first_of_each(patterns: np.ndarray) -> np.ndarray:
+    """Where each pattern stands first, in the order of patterns."""
+    if patterns.shape[1] == 1:
+        return np.unique(patterns[:, 0], return_index=True)[1]
+    order = np.lexsort(patterns.T[::-1])
+    ordered = patterns[order]
+    new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)]) if len(order) else np.zeros(0, bool)
+    return order[new]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Pairs to look at: a row, by its place, with the rows of a range."""
+
+    rows: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs they are."""
+        return int((self.last - self.first).sum())
+
+
+def patterns_among(one: Table, other: Table, ranges: Ranges) -> Shown:
+    """The patterns of rows of one table with ranges of rows of another; places are those of the two tables."""
+    pairs = ranges.pairs
+    workers = 1 if pairs < _FEW_PAIRS else min(os.cpu_count() or 1, 8)
+    ends = np.cumsum(ranges.last - ranges.first)
+    cuts = [0, *np.searchsorted(ends, [pairs * part // workers for part in range(1, workers)]), len(ends)]
+    shares = [slice(*cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
+    with ThreadPoolExecutor(workers) as pool:
+        parts = list(pool.map(lambda share: _scan(one, other, ranges, share), shares))
+    return Shown.of(one.layout, parts)
+
+
+def _scan(one: Table, other: Table, ranges: Ranges, share: slice) -> Shown:
+    from dc_engine.kernels import ranges as kernel  # numba
+
+    layout = one.layout
+    slots = kernel.Slots(
+        np.array([slot.ordered for slot in layout.slots], bool),
+        np.array([slot.word for slot in layout.slots], np.int64),
+        np.array([slot.shift for slot in layout.slots], np.uint64),
+        np.array([slot.null or 0 for slot in layout.slots], np.uint64),
+    )
+    words = np.zeros((layout.words, kernel.BLOCK), np.uint64)
+    chosen = (ranges.rows[share], ranges.first[share], ranges.last[share])
+    seen = _empty(layout, 1 << layout.bits, direct=True) if layout.bits <= _DIRECT_BITS else _empty(layout, _FIRST_TABLE)
+    used, number, start = 0, 0, 0
+    while number < len(chosen[0]):
+        used, number, start = kernel.scan_ranges(
+            one.left, other.right, *chosen, slots, words, seen, used, number, start
+        )
+        if number < len(chosen[0]):
+            larger = _empty(layout, 4 * len(seen.pairs))
+            kernel.move(seen, larger)
+            seen = larger
+    found = np.flatnonzero(seen.pairs[:, 0] >= 0)
+    patterns = found.astype(np.uint64)[:, None] if seen.direct else seen.keys[found]
+    return Shown(patterns, seen.pairs[found, 0], seen.pairs[found, 1])
+
+
+def _empty(layout: Layout, size: int, *, direct: bool = False) -> Seen:
+    from dc_engine.kernels.ranges import Seen  # numba
+
+    keys = np.zeros((0 if direct else size, layout.words), np.uint64)
+    return Seen(keys, np.full((size, 2), -1, np.int64), direct)

@@ -1,0 +1,142 @@
+"""The search finds exactly the dependencies that hold, and keeps them exact when rows come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dc_engine.discovery.boxes import Box, said
+from dc_engine.discovery.classes import enumerated
+from dc_engine.discovery.counting import violating_pairs
+from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.proving import Prover
+from dc_engine.discovery.search import Settled, Sets, first_patterns, settle
+from dc_engine.discovery.table import Shown, Table
+from dc_engine.discovery.terms import Outcome, op_of
+from dc_engine.sizes import other_sizes
+from tests.discovery.oracle import Rule, minimal_rules, pairs, satisfies
+from tests.discovery.test_hitting import CELLS, OPS, terms_of
+
+Row = Mapping[str, Any]
+WAYS = st.sampled_from(
+    [
+        {},
+        {"few_pairs": 0, "counted_price": 0},
+        {"few_pairs": 0, "counted_price": 1},
+        {"few_pairs": 0, "counted_price": 1_000_000},
+    ]
+)
+"""Sizes by which small tables are looked at whole, by counting, by both, and by keys."""
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[dict[tuple[str, str], Any], list[Row], list[Row], list[bool]]:
+    """Operators for each term; rows, rows that come after them, and which of the first ones go."""
+    names = ["a", "b", "c", "d"][: draw(st.integers(1, 4))]
+    cells = draw(st.sampled_from([CELLS, st.integers(0, 1), st.integers(0, 4)]))
+    rows = st.lists(st.fixed_dictionaries(dict.fromkeys(names, cells)), max_size=7)
+    few = st.sampled_from([OPS, st.just(tuple(draw(OPS)))]) if len(names) > 3 else st.just(OPS)
+    chosen = draw(few)
+    ops: dict[tuple[str, str], Any] = {(name, name): draw(chosen) for name in names}
+    if len(names) in (2, 3) and draw(st.booleans()):
+        ops["a", "b"] = draw(OPS)
+        ops["b", "a"] = draw(st.just(()) | OPS)
+    first = draw(rows)
+    return ops, first, draw(rows), draw(st.lists(st.booleans(), min_size=len(first), max_size=len(first)))
+
+
+def table_of(layout: Layout, rows: Sequence[Row]) -> Table:
+    names = {name for term in layout.terms.terms for name in (term.left, term.right)}
+    return Table.of(layout, {name: np.array([_code(row[name]) for row in rows], np.int64) for name in names})
+
+
+def _code(value: Any) -> int:
+    return -1 if value is None else value
+
+
+def rule_of(layout: Layout, box: Box) -> Rule:
+    named = [(layout.terms.terms[place], op_of(Outcome(box[place]))) for place in said(box)]
+    return frozenset((term.left, op.value, term.right) for term, op in named)
+
+
+def dcs(layout: Layout, settled: Settled) -> set[Rule]:
+    return {rule_of(layout, box) for box in settled.sets["dc"]}
+
+
+def enumerator(layout: Layout) -> Any:
+    def enumerate_(patterns: np.ndarray) -> Sets:
+        return enumerated(layout, patterns, ["unique", "fd", "dc"], None)
+
+    return enumerate_
+
+
+@given(histories(), WAYS, st.booleans())
+def test_what_is_found_is_what_holds(history, ways, sampled):
+    ops, rows, *_ = history
+    layout = Layout(terms_of(ops, rows))
+    table = table_of(layout, rows)
+    known = first_patterns(table) if sampled else Shown.of(layout)
+    with other_sizes(**ways):
+        settled = settle(table, known, enumerator(layout))
+    assert dcs(layout, settled) == minimal_rules(ops, rows)
+
+
+@given(histories(), WAYS)
+def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
+    ops, rows, more, gone = history
+    layout = Layout(terms_of(ops, [*rows, *more]))
+    table = table_of(layout, rows)
+    with other_sizes(**ways):
+        before = settle(table, Shown.of(layout), enumerator(layout))
+        left = np.array([place for place, away in enumerate(gone) if not away], np.int64)
+        place_of = np.full(len(rows), -1)
+        place_of[left] = np.arange(len(left))
+        live = (place_of[before.known.t] >= 0) & (place_of[before.known.s] >= 0)
+        known = before.known.taken(np.flatnonzero(live))
+        known = Shown(known.patterns, place_of[known.t], place_of[known.s])
+        now = [*(rows[place] for place in left), *more]
+        new = np.arange(len(now)) >= len(left)
+        valid = [box for some in before.sets.values() for box in some]
+        after = settle(table_of(layout, now), known, enumerator(layout), new=new, valid=valid)
+    assert dcs(layout, after) == minimal_rules(ops, now)
+    fresh = settle(table_of(layout, now), Shown.of(layout), enumerator(layout))
+    assert {name: set(some) for name, some in after.sets.items()} == {k: set(v) for k, v in fresh.sets.items()}
+    t, s = after.known.t, after.known.s
+    assert (layout.canonical(table_of(layout, now).patterns(t, s)) == after.known.patterns).all(), "witnesses are right"
+
+
+@given(histories(), st.data())
+def test_pairs_in_a_box_are_counted_once(history, data):
+    ops, rows, *_ = history
+    layout = Layout(terms_of(ops, rows))
+    box = tuple(data.draw(st.sampled_from([1, 2, 3, 4, 5, 6, 7]) if one.ordered else st.sampled_from([2, 5, 7])) for one in layout.terms.terms)
+    rule = rule_of(layout, box)
+    violating = sum(all(satisfies(one, t, s) for one in rule) or all(satisfies(one, s, t) for one in rule) for t, s in pairs(rows))
+    assert violating_pairs(table_of(layout, rows), box) == violating // 2
+
+
+def test_a_key_decides_boxes_without_looking_at_all_pairs():
+    rows = [{"a": place % 50, "b": place % 50 + (place == 7), "c": place} for place in range(400)]
+    ops = {(name, name): tuple(op_of(Outcome(mask)) for mask in (2, 5)) for name in "abc"}
+    layout = Layout(terms_of(ops, rows))
+    table = table_of(layout, rows)
+    with other_sizes(few_pairs=0):
+        prover = Prover(table)
+        boxes = [(2, 5, 7), (2, 2, 5)]
+        met = prover.look(prover.open(boxes))
+    assert prover.open(boxes) == []
+    assert prover.effort.pairs < prover.pairs / 10
+    assert len(met) == 2, "rows that agree on a agree on b or not, and never on c"
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1}]])
+def test_without_two_rows_everything_holds(rows):
+    ops = {("a", "a"): tuple(op_of(Outcome(mask)) for mask in (2, 5))}
+    layout = Layout(terms_of(ops, rows))
+    settled = settle(table_of(layout, rows), Shown.of(layout), enumerator(layout))
+    assert settled.sets == {"unique": [(7,)], "fd": [(5,)], "dc": [(7,)]}
