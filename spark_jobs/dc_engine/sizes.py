@@ -52,6 +52,8 @@ class Sizes:
     # discovery
     few_pairs: int = 3_000_000
     """So few pairs of rows are all looked at, without asking which of them matter."""
+    counted_pairs: int = 200_000_000
+    """Of so many pairs of rows all patterns are counted, unless something else is asked for."""
     counted_price: int = 40
     """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
 

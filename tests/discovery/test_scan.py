@@ -74,9 +74,11 @@ def test_pairs_of_new_rows_with_old_ones_and_with_each_other(case):
     pairs = [(t, s, a * b) for place, (t, a) in enumerate(new) for s, b in new[place + 1 :]]
     assert counts(among) == expected(layout, pairs)
     for one, t, s in zip(among.patterns, among.t, among.s, strict=True):
-        assert tuple(map(int, one)) == pattern(layout, new[t][0], new[s][0]), (
-            "the pair shows it, t and s in their order"
-        )
+        ways = (pattern(layout, new[t][0], new[s][0]), pattern(layout, new[s][0], new[t][0]))
+        assert tuple(map(int, one)) == min(ways), "the pair shows it, one way or the other"
+    for one, t, s in zip(across.patterns, across.t, across.s, strict=True):
+        ways = (pattern(layout, new[t][0], old[s][0]), pattern(layout, old[s][0], new[t][0]))
+        assert tuple(map(int, one)) == min(ways), "t is a new row, s an old one"
 
 
 @pytest.mark.parametrize("columns", [6, 14])

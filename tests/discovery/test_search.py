@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery.boxes import Box, said
-from dc_engine.discovery.classes import enumerated
 from dc_engine.discovery.counting import violating_pairs
+from dc_engine.discovery.enumerating import enumerator
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Prover
-from dc_engine.discovery.search import Settled, Sets, first_patterns, settle
+from dc_engine.discovery.search import Settled, first_patterns, settle
 from dc_engine.discovery.table import Shown, Table
 from dc_engine.discovery.terms import Outcome, op_of
 from dc_engine.sizes import other_sizes
@@ -68,11 +68,7 @@ def dcs(layout: Layout, settled: Settled) -> set[Rule]:
     return {rule_of(layout, box) for box in settled.sets["dc"]}
 
 
-def enumerator(layout: Layout) -> Any:
-    def enumerate_(patterns: np.ndarray) -> Sets:
-        return enumerated(layout, patterns, ["unique", "fd", "dc"], None)
-
-    return enumerate_
+ALL = ("unique", "fd", "dc")
 
 
 @given(histories(), WAYS, st.booleans())
@@ -82,7 +78,7 @@ def test_what_is_found_is_what_holds(history, ways, sampled):
     table = table_of(layout, rows)
     known = first_patterns(table) if sampled else Shown.of(layout)
     with other_sizes(**ways):
-        settled = settle(table, known, enumerator(layout))
+        settled = settle(Prover(table), known, enumerator(layout, ALL, None))
     assert dcs(layout, settled) == minimal_rules(ops, rows)
 
 
@@ -92,7 +88,7 @@ def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
     layout = Layout(terms_of(ops, [*rows, *more]))
     table = table_of(layout, rows)
     with other_sizes(**ways):
-        before = settle(table, Shown.of(layout), enumerator(layout))
+        before = settle(Prover(table), Shown.of(layout), enumerator(layout, ALL, None))
         left = np.array([place for place, away in enumerate(gone) if not away], np.int64)
         place_of = np.full(len(rows), -1)
         place_of[left] = np.arange(len(left))
@@ -102,9 +98,11 @@ def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
         now = [*(rows[place] for place in left), *more]
         new = np.arange(len(now)) >= len(left)
         valid = [box for some in before.sets.values() for box in some]
-        after = settle(table_of(layout, now), known, enumerator(layout), new=new, valid=valid)
+        table = table_of(layout, now)
+        provers = {"whole": Prover(table), "fresh": Prover(table, new)}
+        after = settle(known=known, enumerate_=enumerator(layout, ALL, None), valid=valid, **provers)
     assert dcs(layout, after) == minimal_rules(ops, now)
-    fresh = settle(table_of(layout, now), Shown.of(layout), enumerator(layout))
+    fresh = settle(Prover(table), Shown.of(layout), enumerator(layout, ALL, None))
     assert {name: set(some) for name, some in after.sets.items()} == {k: set(v) for k, v in fresh.sets.items()}
     t, s = after.known.t, after.known.s
     assert (layout.canonical(table_of(layout, now).patterns(t, s)) == after.known.patterns).all(), "witnesses are right"
@@ -114,9 +112,14 @@ def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
 def test_pairs_in_a_box_are_counted_once(history, data):
     ops, rows, *_ = history
     layout = Layout(terms_of(ops, rows))
-    box = tuple(data.draw(st.sampled_from([1, 2, 3, 4, 5, 6, 7]) if one.ordered else st.sampled_from([2, 5, 7])) for one in layout.terms.terms)
+    box = tuple(
+        data.draw(st.sampled_from([1, 2, 3, 4, 5, 6, 7]) if one.ordered else st.sampled_from([2, 5, 7]))
+        for one in layout.terms.terms
+    )
     rule = rule_of(layout, box)
-    violating = sum(all(satisfies(one, t, s) for one in rule) or all(satisfies(one, s, t) for one in rule) for t, s in pairs(rows))
+    violating = sum(
+        all(satisfies(one, t, s) for one in rule) or all(satisfies(one, s, t) for one in rule) for t, s in pairs(rows)
+    )
     assert violating_pairs(table_of(layout, rows), box) == violating // 2
 
 
@@ -138,5 +141,5 @@ def test_a_key_decides_boxes_without_looking_at_all_pairs():
 def test_without_two_rows_everything_holds(rows):
     ops = {("a", "a"): tuple(op_of(Outcome(mask)) for mask in (2, 5))}
     layout = Layout(terms_of(ops, rows))
-    settled = settle(table_of(layout, rows), Shown.of(layout), enumerator(layout))
+    settled = settle(Prover(table_of(layout, rows)), Shown.of(layout), enumerator(layout, ALL, None))
     assert settled.sets == {"unique": [(7,)], "fd": [(5,)], "dc": [(7,)]}

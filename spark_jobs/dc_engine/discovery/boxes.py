@@ -21,7 +21,9 @@ Box = tuple[int, ...]
 _ALL, _EQUAL = int(ALL), int(Outcome.EQUAL)
 _DIFFERENT = int(Outcome.LESS | Outcome.GREATER)
 _TURNED = tuple(
-    (mask & _EQUAL) | (int(Outcome.GREATER) if mask & Outcome.LESS else 0) | (int(Outcome.LESS) if mask & Outcome.GREATER else 0)
+    (mask & _EQUAL)
+    | (int(Outcome.GREATER) if mask & Outcome.LESS else 0)
+    | (int(Outcome.LESS) if mask & Outcome.GREATER else 0)
     for mask in range(_ALL + 1)
 )
 """The same outcomes with t and s exchanged."""

@@ -14,7 +14,6 @@ import numpy as np
 from dc_engine.constraints.contradiction import contradiction
 from dc_engine.constraints.model import Body, Column, Predicate
 from dc_engine.constraints.normalise import normalise, swapped
-from dc_engine.discovery.boxes import Box, agreeing, of_literals
 from dc_engine.discovery.hitting import Hitting, Problem, deduplicated, minimal_hitting_sets, problem_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.terms import ALL, Outcome, Terms, op_of
@@ -131,18 +130,3 @@ def body_of(terms: Terms, chosen: Iterable[int]) -> Body:
         term = terms.terms[place]
         predicates.append(Predicate(Column("t", term.left), op_of(ALL & ~excluded[place]), Column("s", term.right)))
     return normalise(tuple(predicates))
-
-
-def enumerated(layout: Layout, patterns: np.ndarray, classes: Iterable[str], max_terms: int | None) -> dict[str, list[Box]]:
-    """The boxes of each class that are minimal hitting sets of some patterns."""
-    terms, result = layout.terms, {}
-    for name in classes:
-        if name == "unique":
-            sides = uniques(layout, patterns, max_columns=max_terms).left[""]
-            result[name] = [agreeing(terms, one) for one in sides]
-        elif name == "fd":
-            left = fds(layout, patterns, max_columns=None if max_terms is None else max_terms - 1).left
-            result[name] = [agreeing(terms, one, right) for right, sides in left.items() for one in sides]
-        else:
-            result[name] = [of_literals(terms, one) for one in raw_dcs(layout, patterns, max_terms=max_terms).sets]
-    return result

@@ -152,9 +152,11 @@ class Prover:
                 touched[codes[self.new & valid]] = True
                 wanted = valid & touched[codes]
             order = np.flatnonzero(wanted)
-            order = order[np.argsort(codes[order], kind="stable")] if self.new is None else order[
-                np.lexsort((self.new[order], codes[order]))
-            ]
+            order = (
+                order[np.argsort(codes[order], kind="stable")]
+                if self.new is None
+                else order[np.lexsort((self.new[order], codes[order]))]
+            )
             ordered = codes[order]
             first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(order) else order
             starts = np.repeat(first, np.diff(np.append(first, len(order))))

@@ -149,8 +149,6 @@ def merged(layout: Layout, parts: Sequence[Counted]) -> Counted:
         np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in parts)]) for name in ("pairs", "t", "s")
     )
     kept = layout.canonical(patterns)
-    turned = (kept != patterns).any(axis=1)
-    t, s = np.where(turned, s, t), np.where(turned, t, s)
     order = np.lexsort((s, t, *kept.T[::-1]))
     kept, pairs, t, s = kept[order], pairs[order], t[order], s[order]
     first = np.flatnonzero(np.concatenate([[True], (kept[1:] != kept[:-1]).any(axis=1)])) if len(kept) else order

@@ -6,17 +6,16 @@ occur, they are the minimal hitting sets of all: whatever hits all hits the know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dc_engine.discovery.boxes import Box, follow
+from dc_engine.discovery.enumerating import Enumerate, Sets
 from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.table import Ranges, Shown, Table, patterns_among
 
-Sets = Mapping[str, Sequence[Box]]
-"""The dependencies of each class."""
 _SAMPLED = 200_000
 """Rows that are compared with two neighbours each."""
 
@@ -27,7 +26,6 @@ class Settled:
 
     sets: Sets
     known: Shown
-    complete: bool = True
 
 
 def first_patterns(table: Table, seed: int = 0) -> Shown:
@@ -51,20 +49,13 @@ def first_patterns(table: Table, seed: int = 0) -> Shown:
 
 
 def settle(
-    table: Table,
-    known: Shown,
-    enumerate_: Callable[[np.ndarray], Sets],
-    *,
-    new: np.ndarray | None = None,
-    valid: Sequence[Box] = (),
+    whole: Prover, known: Shown, enumerate_: Enumerate, *, fresh: Prover | None = None, valid: Sequence[Box] = ()
 ) -> Settled:
-    """All dependencies of a table.
+    """All dependencies of a table: ``whole`` decides boxes on all its pairs. ``known`` are patterns that occur.
 
-    ``known`` are patterns that occur. If ``new`` says which rows are new, ``valid`` are boxes that are empty among the
-    others, so that these and all within them need be looked at only where a new row takes part.
+    If ``fresh`` decides them on pairs with a new row, ``valid`` are boxes that are empty among the other rows, so that
+    these and all within them need be looked at only there.
     """
-    fresh = None if new is None else Prover(table, new)
-    whole = Prover(table)
     while True:
         sets = enumerate_(known.patterns)
         boxes = sorted({box for some in sets.values() for box in some})
@@ -75,7 +66,7 @@ def settle(
             met = _look(fresh, whole, boxes, valid)
         if met is None:
             return Settled(sets, known)
-        known = Shown.of(table.layout, [known, met])
+        known = Shown.of(whole.table.layout, [known, met])
 
 
 def _look(fresh: Prover, whole: Prover, boxes: Sequence[Box], valid: Sequence[Box]) -> Shown | None:

@@ -62,7 +62,7 @@ def _stacked(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Patterns, each with a pair of rows (by their places in a table) that shows it."""
+    """Patterns, each with a pair of rows (by their places in a table) that shows it, or its mirror image."""
 
     patterns: np.ndarray
     t: np.ndarray
@@ -75,8 +75,6 @@ class Shown:
         t = np.concatenate([np.zeros(0, np.int64), *(one.t for one in parts)])
         s = np.concatenate([np.zeros(0, np.int64), *(one.s for one in parts)])
         kept = layout.canonical(patterns)
-        turned = (kept != patterns).any(axis=1)
-        t, s = np.where(turned, s, t), np.where(turned, t, s)
         first = first_of_each(kept)
         return Shown(kept[first], t[first], s[first])
 
@@ -137,7 +135,9 @@ def _scan(one: Table, other: Table, ranges: Ranges, share: slice) -> Shown:
     )
     words = np.zeros((layout.words, kernel.BLOCK), np.uint64)
     chosen = (ranges.rows[share], ranges.first[share], ranges.last[share])
-    seen = _empty(layout, 1 << layout.bits, direct=True) if layout.bits <= _DIRECT_BITS else _empty(layout, _FIRST_TABLE)
+    seen = (
+        _empty(layout, 1 << layout.bits, direct=True) if layout.bits <= _DIRECT_BITS else _empty(layout, _FIRST_TABLE)
+    )
     used, number, start = 0, 0, 0
     while number < len(chosen[0]):
         used, number, start = kernel.scan_ranges(

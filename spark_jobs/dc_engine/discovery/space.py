@@ -1,0 +1,197 @@
+"""The space of a discovery: which columns are compared, how, and which classes are asked for.
+
+It is fixed when a discovery is asked for and never derived again: sets of different loads could not be compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from dc_engine.constraints.model import Op
+from dc_engine.detection.comparable import Family, common_family, family
+from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
+from dc_engine.errors import RequestError, did_you_mean
+
+CLASSES = ("unique", "fd", "dc")
+NULLS = ("ignore", "equal")
+MODES = ("auto", "counted", "witnessed")
+_ORDERED = (Family.INTEGER, Family.DECIMAL, Family.FLOAT, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_NTZ)
+"""What has an order that means something to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a search ends before it is complete."""
+
+    max_terms: int | None = None
+    """The most comparisons in a dependency: ``a, b -> c`` has three."""
+    max_dependencies: int = 100_000
+    seconds: float = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Cross:
+    """t's ``left`` compared with s's ``right``."""
+
+    left: str
+    right: str
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What is looked for, and where."""
+
+    columns: Mapping[str, str]
+    """The columns, with their Spark types, in the order of the table."""
+    ordered: tuple[str, ...] = ()
+    cross: tuple[Cross, ...] = ()
+    nulls: str = "ignore"
+    classes: tuple[str, ...] = CLASSES
+    max_error: float = 0
+    limits: Limits = field(default_factory=Limits)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are not looked at, each with the reason."""
+
+    @property
+    def id(self) -> str:
+        """The same for the same terms, reading of NULLs and classes: what the stored patterns depend on."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def terms(self, nullable: Collection[str] = ()) -> Terms:
+        """The terms; ``nullable`` are the columns in which there are NULLs."""
+        ordered = set(self.ordered) if "dc" in self.classes else set()
+        made = [Term(name, name, SIX if name in ordered else EQUALITY, name in ordered) for name in self.columns]
+        crossed = {(one.left, one.right): tuple(map(Op, one.ops)) for one in self.cross if "dc" in self.classes}
+        for left, right in list(crossed):
+            crossed.setdefault((right, left), ())
+        for (left, right), ops in crossed.items():
+            compared = set(ops) | set(crossed[right, left])
+            made.append(Term(left, right, ops, bool(compared - set(EQUALITY))))
+        return Terms(tuple(made), frozenset() if self.nulls == "equal" else frozenset(nullable))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its JSON form."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Space:
+        """The inverse of ``to_dict``."""
+        crossed = tuple(Cross(one["left"], one["right"], tuple(one["ops"])) for one in document["cross"])
+        lists = {name: tuple(document[name]) for name in ("ordered", "classes")}
+        return cls(**{**document, **lists, "cross": crossed, "limits": Limits(**document["limits"])})
+
+    @property
+    def order_classes(self) -> list[list[str]]:
+        """Columns that are compared with each other, so that they need codes in one order."""
+        leader = {name: name for name in self.columns}
+
+        def find(name: str) -> str:
+            return name if leader[name] == name else find(leader[name])
+
+        for one in self.cross:
+            leader[find(one.left)] = find(one.right)
+        roots = {find(name): None for name in self.columns}
+        return [[name for name in self.columns if find(name) == root] for root in roots]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The part of a request that says what to look for; what is not said gets a default that fits the table."""
+
+    classes: tuple[str, ...] = CLASSES
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    ordered: tuple[str, ...] | None = None
+    unordered: tuple[str, ...] = ()
+    cross: str | tuple[tuple[str, str, tuple[str, ...]], ...] = "none"
+    nulls: str = "ignore"
+    max_error: float = 0
+    limits: Limits = field(default_factory=Limits)
+
+    def names(self) -> list[str]:
+        """All columns that it names."""
+        crossed = [] if isinstance(self.cross, str) else [name for one in self.cross for name in one[:2]]
+        return [*(self.columns or ()), *self.exclude, *(self.ordered or ()), *self.unordered, *crossed]
+
+
+def space_of(asked: Asked, types: Mapping[str, str], useless: Mapping[str, str]) -> Space:
+    """The space for a table with these columns; ``useless`` are those that have nothing to compare, with the reason."""
+    known = {name.lower(): name for name in types}
+    for name in asked.names():
+        if name.lower() not in known:
+            raise RequestError(f"The table has no column '{name}'.", hint=did_you_mean(name, types))
+
+    def spelled(names: Iterable[str]) -> list[str]:
+        return [known[name.lower()] for name in names]
+
+    wanted, excluded = spelled(asked.columns if asked.columns is not None else types), set(spelled(asked.exclude))
+    left_out: dict[str, str] = {}
+    for name in wanted:
+        if name in excluded:
+            left_out[name] = "excluded"
+        elif family(types[name]) is None or "<" in types[name]:
+            left_out[name] = f"type {types[name]} is not compared"
+        elif name in useless:
+            left_out[name] = useless[name]
+    columns = {name: types[name] for name in types if name in wanted and name not in left_out}
+    if not columns:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise RequestError(f"No column is left to look at ({reasons}).", hint="Name other columns in 'columns'.")
+    ordered = _ordered(asked, columns, spelled)
+    return Space(
+        columns,
+        tuple(name for name in columns if name in ordered),
+        _crossed(asked, columns, ordered, spelled),
+        asked.nulls,
+        tuple(name for name in CLASSES if name in asked.classes),
+        asked.max_error,
+        asked.limits,
+        left_out,
+    )
+
+
+def _ordered(asked: Asked, columns: Mapping[str, str], spelled: Any) -> set[str]:
+    if asked.nulls == "equal":
+        if asked.ordered:
+            raise RequestError(
+                "With nulls 'equal' columns have no order: NULL is equal to NULL, and neither less nor greater than a value.",
+                hint="Leave 'ordered' out, or read NULLs with 'ignore'.",
+            )
+        return set()
+    by_default = {name for name, spark_type in columns.items() if family(spark_type) in _ORDERED}
+    chosen = by_default if asked.ordered is None else set(spelled(asked.ordered))
+    return (chosen & set(columns)) - set(spelled(asked.unordered))
+
+
+def _crossed(asked: Asked, columns: Mapping[str, str], ordered: Collection[str], spelled: Any) -> tuple[Cross, ...]:
+    """The column pairs that were given, each in the direction given."""
+    if isinstance(asked.cross, str):
+        return ()
+    crossed = []
+    for left, right, ops in asked.cross:
+        one, two = spelled([left, right])
+        if one not in columns or two not in columns or one == two:
+            raise RequestError(f"'cross' names the pair {left}, {right}, which are not two columns that are looked at.")
+        if common_family({family(columns[name]) or "" for name in (one, two)}) is None:
+            raise RequestError(
+                f"'cross' compares column '{one}' of type {columns[one]} with column '{two}' of type {columns[two]}."
+            )
+        crossed.append(Cross(one, two, ops or default_ops(one, two, ordered)))
+    return tuple(crossed)
+
+
+def default_ops(left: str, right: str, ordered: Collection[str]) -> tuple[str, ...]:
+    """All operators that two columns can be compared by."""
+    return tuple(op.value for op in (SIX if left in ordered and right in ordered else EQUALITY))
+
+
+def with_cross(space: Space, pairs: Sequence[tuple[str, str]], *, both: bool) -> Space:
+    """The space with column pairs, in one direction or in both."""
+    directed = [way for one in pairs for way in ([one, one[::-1]] if both else [one])]
+    crossed = tuple(Cross(left, right, default_ops(left, right, space.ordered)) for left, right in directed)
+    return replace(space, cross=crossed)
