@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.naming import id_of
 from dc_engine.constraints.printer import formula
 from dc_engine.errors import counted
-from dc_engine.maintained.continuity import total_violations
+from dc_engine.maintained.continuity import rules_of, total_violations
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -18,8 +18,7 @@ _MOST_LOADS = 10
 
 def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[str, Any]:
     """Loads, constraints, sizes, violations: facts, and the same as text."""
-    constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
-    totals = total_violations(snapshot)
+    rules, totals = rules_of(snapshot), total_violations(snapshot)
     loads = snapshot.loads(storage).since()
     files = [*snapshot.files, *(file for load in loads for file in load.files)]
     facts: dict[str, Any] = {
@@ -32,7 +31,11 @@ def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[s
         "columns": dict(snapshot.schema),
         "constraints": [
             {"name": one.name, "formula": formula(one), "total_violations": totals.get(one.name, 0)}
-            for one in constraints
+            for one in rules.constraints
+        ],
+        "pinned": [
+            {"name": one.name, "id": id_of(one), "formula": formula(one), "total_violations": totals.get(one.name, 0)}
+            for one in rules.dependencies.judged
         ],
         "loads": [
             {
@@ -59,6 +62,13 @@ def _sizes(files: list[DataFile]) -> dict[str, dict[str, int]]:
     return {kind: {"files": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)}
 
 
+def _pinned_lines(pinned: list[dict[str, Any]]) -> list[str]:
+    if not pinned:
+        return []
+    lines = (f"{one['total_violations']:>10,}  {one['name']}: {one['formula']}" for one in pinned)
+    return ["", "violations  pinned dependency", *lines]
+
+
 def _lines(facts: dict[str, Any], table: str) -> list[str]:
     shown, loads = facts["loads"][-_MOST_LOADS:], len(facts["loads"])
     lines = [
@@ -68,6 +78,7 @@ def _lines(facts: dict[str, Any], table: str) -> list[str]:
         "",
         "violations  constraint",
         *(f"{one['total_violations']:>10,}  {one['name']}: {one['formula']}" for one in facts["constraints"]),
+        *_pinned_lines(facts["pinned"]),
         "",
         "     files         bytes  kind",
         *(f"{one['files']:>10,}  {one['bytes']:>12,}  {kind}" for kind, one in facts["files"].items()),

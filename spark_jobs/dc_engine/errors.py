@@ -74,6 +74,11 @@ def escaped(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
+def capital(text: str) -> str:
+    """A text as the beginning of a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def counted(number: int, thing: str, things: str = "") -> str:
     """``1 row``, ``2,000 rows``; ``things`` is an irregular plural."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"

@@ -72,8 +72,8 @@ class Request:
         facts = dict(document)
         if facts.pop("dependencies", None):
             raise RequestError(
-                "The request asks for 'dependencies', which this version does not watch yet.",
-                hint="Leave 'dependencies' out.",
+                "The request has 'dependencies', which belong to the constraints.",
+                hint="Make them a section of the constraint file.",
             )
         _check_keys("request", facts, cls.__slots__)
         _check_text("request", "state", facts.get("state"))

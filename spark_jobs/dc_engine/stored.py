@@ -23,7 +23,7 @@ def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verd
         hint = "Restore the file from a copy; or take the load out and apply it again."
         raise StateError(error.message, hint=hint) from error
     verdict = masked(Verdict.from_dict(json.loads(text)), mask)
-    violated = any(one.new_violations for one in verdict.constraints)
+    violated = any(one.new_violations for one in verdict.constraints) or verdict.dependencies.invalidated
     bare = sorted({name.lower() for name in mask} - set(load.mask)) if violated else []
     return replace(verdict, notes=[*verdict.notes, _bare(bare)]) if bare else verdict
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dc_engine.constraints.files import _FEED_COLUMNS
+from dc_engine.constraints.entries import FEED_COLUMNS as REFUSED
 from dc_engine.detection.staging import FEED_COLUMNS
 from tests.constraints.documents import one, refusal, write
 
@@ -35,8 +35,8 @@ FILE_REFUSALS = [
     ("version: 1\ntable:\n", "tax.yml:2: 'table' has to be text, not nothing.", ""),
     ("version: 1\ntable: ' '\n", "tax.yml:2: 'table' is empty.", ""),
     ("version: 1\ntabel: tax\n", "tax.yml:2: unknown key 'tabel'.", "Did you mean 'table'?"),
-    ("version: 1\ntable: tax\n", "tax.yml:1: there are no constraints.", "at least one"),
-    ("version: 1\ntable: tax\nconstraints: []\n", "tax.yml:3: there are no constraints.", "at least one"),
+    ("version: 1\ntable: tax\n", "tax.yml:1: there are no constraints.", "constraints: []"),
+    ("version: 1\ntable: tax\nconstraints:\n", "tax.yml:3: there are no constraints.", "constraints: []"),
     (
         "version: 1\ntable: tax\nconstraints:\n  a: 1\n",
         "tax.yml:3: 'constraints' has to be a list, not a mapping.",
@@ -291,4 +291,4 @@ def test_columns_of_the_feed_and_of_the_gate_are_refused_in_the_key(tmp_path: Pa
 
 
 def test_the_columns_of_the_feed_are_those_that_fingerprints_pass_over() -> None:
-    assert _FEED_COLUMNS == FEED_COLUMNS
+    assert REFUSED == FEED_COLUMNS

@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from dc_engine.apply_load import apply_load
 from dc_engine.constraints.files import load_constraints
+from dc_engine.constraints.naming import id_of
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.rows import ROW_ID, read_rows
 from dc_engine.detection.runs import ROW_IDS, find_entries
@@ -61,7 +62,17 @@ RULES = [
     {"name": "sorted", "order": "age -> pay", "within": ["city"]},
 ]
 """The first one reads all columns but ``note`` and ``tags``: while it is there, any other needs no table."""
-SOME_RULES = st.sets(st.sampled_from(range(len(RULES))), min_size=1, max_size=3)
+SOME_RULES = st.sets(st.sampled_from(range(len(RULES))), max_size=3)
+PINNED = [
+    {"fd": "zip -> age"},
+    {"unique": ["zip", "city"], "nulls": "equal", "severity": "error"},
+    {"name": "pinned order", "deny": "t.age > s.age and t.pay < s.pay"},
+    {"deny": "t.age = s.id and t.city != s.city", "severity": "error"},
+    {"order": "city -> pay"},
+]
+"""Dependencies that people pin; the third says the same as a constraint."""
+SOME_PINNED = st.sets(st.sampled_from(range(len(PINNED))), max_size=3)
+WATCH = st.sampled_from(["pinned", "pinned", "all", "none"])
 
 VALUES = {
     "id": st.sampled_from([0, 1, 2, 3, None]),
@@ -170,6 +181,7 @@ class Histories(RuleBasedStateMachine):
         reads_all=st.booleans(),
         deletes=st.sampled_from([True, True, False]),
         rules=SOME_RULES,
+        pinned=SOME_PINNED,
         tiny=st.booleans(),
         trees=st.booleans(),
         seed=st.integers(0, 2**32),
@@ -184,6 +196,7 @@ class Histories(RuleBasedStateMachine):
         reads_all: bool,
         deletes: bool,
         rules: set[int],
+        pinned: set[int],
         tiny: bool,
         trees: bool,
         seed: int,
@@ -211,6 +224,7 @@ class Histories(RuleBasedStateMachine):
         self.deletes = deletes  # where nobody deletes, a load is taken out in another way
         self.pool = pool
         self.chosen = self._with_first(rules)
+        self.pinned, self.watch = sorted(pinned), "pinned"
         self.loads: list[Given] = []
         self.discarded: dict[str, Given] = {}
         self.columns: dict[str, set[str]] = {}  # that were kept of the rows of each load
@@ -303,6 +317,13 @@ class Histories(RuleBasedStateMachine):
         before, self.chosen = self.chosen, self._with_first(rules)
         if not self._is_taken(data, picks):
             self.chosen = before
+
+    @rule(pinned=SOME_PINNED, watch=WATCH, data=st.data(), picks=PICKS)
+    def pin_others(self, pinned: set[int], watch: str, data: st.DataObject, picks: list[int | Row]) -> None:
+        before = self.pinned, self.watch
+        self.pinned, self.watch = sorted(pinned), watch
+        if not self._is_taken(data, picks):
+            self.pinned, self.watch = before
 
     @rule(keys=st.permutations(["id", "age", None]), data=st.data(), picks=PICKS)
     def change_the_key(self, keys: list[str | None], data: st.DataObject, picks: list[int | Row]) -> None:
@@ -412,12 +433,14 @@ class Histories(RuleBasedStateMachine):
     @property
     def _rule_file(self) -> dict[str, Any]:
         key = {"key": [self.key]} if self.key else {}
-        return {"version": 1, "table": "made_up", **key, "constraints": [RULES[n] for n in self.chosen]}
+        watching = {"watch": self.watch, "pinned": [PINNED[n] for n in self.pinned]}
+        rules = {"constraints": [RULES[n] for n in self.chosen], "dependencies": watching}
+        return {"version": 1, "table": "made_up", **key, **rules}
 
     def _columns(self, rule_file: Mapping[str, Any]) -> set[str]:
         """The columns that are kept of the rows of a load."""
         read = load_constraints(rule_file)
-        return {*read.key, *(name for one in read.constraints for name in one.columns)}
+        return {*read.key, *(name for one in read.rules for name in one.columns)}
 
     @contextmanager
     def _refusals_change_nothing(self, rule_file: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -506,9 +529,17 @@ class Histories(RuleBasedStateMachine):
             self.loads, self.columns[given.load_id] = history, self._columns(self._rule_file)
             self.committed_key = self.key
         assert verdict.rows["total"] == len(rows)
-        constraints = load_constraints(self._rule_file).constraints
+        rules = load_constraints(self._rule_file)
         totals = {one.name: one.total_violations for one in verdict.constraints}
-        assert totals == {one.name: violations(one, rows) for one in constraints}
+        assert totals == {one.name: violations(one, rows) for one in rules.constraints}
+        lost = {one.id for one in verdict.dependencies.invalidated}
+        holding = {id_of(one) for one in rules.dependencies.judged if not violations(one, rows)}
+        assert {one.id for one in verdict.dependencies.watched} == holding - lost
+        broken = {
+            f"Pinned '{one.name}' does not hold" for one in rules.dependencies.judged if id_of(one) not in holding
+        }
+        notes = {note.rpartition(":")[0] for note in verdict.notes if "does not hold" in note}
+        assert notes <= broken
         self._check()
 
     def _tells_apart(self, history: list[Given], given: Given) -> bool:
@@ -524,7 +555,15 @@ class Histories(RuleBasedStateMachine):
         alive = {id(row) for row in after}
         new = [row for row in played.inserted if id(row) in alive]
         left = [row for row in after if not any(row is one for one in new)]
-        for one, constraint in zip(verdict.constraints, load_constraints(self._rule_file).constraints, strict=True):
+        rules = load_constraints(self._rule_file)
+        lost = {}
+        for one in rules.dependencies.judged:
+            now = violations(one, after)
+            if now and not violations(one, [*left, *played.deleted]):
+                lost[id_of(one)] = now
+        assert {one.id: one.violations for one in verdict.dependencies.invalidated} == lost
+        assert all(one.example for one in verdict.dependencies.invalidated)
+        for one, constraint in zip(verdict.constraints, rules.constraints, strict=True):
             kept = violations(constraint, left)
             removed = violations(constraint, [*left, *played.deleted]) - kept
             found = (one.removed_violations, one.new_violations, one.violating_rows)
@@ -537,8 +576,8 @@ class Histories(RuleBasedStateMachine):
             return
         rows, _ = play(self.loads)
         assert snapshot.rows == len(rows)
-        constraints = load_constraints(snapshot.constraints).constraints if snapshot.constraints else ()
-        assert total_violations(snapshot) == {one.name: violations(one, rows) for one in constraints}
+        rules = load_constraints(snapshot.constraints).rules if snapshot.constraints else ()
+        assert total_violations(snapshot) == {one.name: violations(one, rows) for one in rules}
         if self.random.random() < 0.4:
             checked = maintain(self.spark, "verify", {"state": self.state, "totals": self.random.random() < 0.25})
             assert checked["sound"], checked["problems"]

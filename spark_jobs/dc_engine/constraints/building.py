@@ -48,7 +48,7 @@ def fits(kind: Kind, bodies: Bodies) -> bool:
     """Whether bodies look like those of this kind (a ``deny`` may look like anything)."""
     if kind == "deny":
         return True
-    if not all(_is_between(predicate) for body in bodies for predicate in body):
+    if not all(is_between(predicate) for body in bodies for predicate in body):
         return False
     ops = [sorted(one.op.value for one in body if one.op is not Op.EQ) for body in bodies]
     if kind == "unique":
@@ -91,6 +91,7 @@ def _between(name: str, op: Op) -> Predicate:
     return Predicate(Column("t", name), op, Column("s", name))
 
 
-def _is_between(predicate: Predicate) -> bool:
+def is_between(predicate: Predicate) -> bool:
+    """Whether it compares one column of two rows."""
     left, right = predicate.left, predicate.right
     return isinstance(right, Column) and (left.row, right.row) == ("t", "s") and left.key[1] == right.key[1]

@@ -12,6 +12,7 @@ Row = Literal["t", "s"]
 Kind = Literal["deny", "unique", "fd", "order", "pod"]
 Nulls = Literal["ignore", "equal"]
 Severity = Literal["error", "warn"]
+Watch = Literal["pinned", "top", "all", "none"]
 ConstantValue = bool | int | Decimal | str | date | datetime
 
 
@@ -120,7 +121,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A declared rule. Its bodies exclude each other: no pair of rows can satisfy two of them."""
+    """A rule that people wrote down. Its bodies exclude each other: no pair of rows can satisfy two of them."""
 
     name: str
     kind: Kind
@@ -129,6 +130,13 @@ class Constraint:
     severity: Severity = "error"
     tolerance: Tolerance = Tolerance()
     description: str = ""
+    pinned: bool = False
+    """Whether it is no constraint but a dependency that people watch: losing it is reported, violations are not."""
+
+    @property
+    def called(self) -> str:
+        """How messages name it."""
+        return f"{'pinned' if self.pinned else 'constraint'} '{self.name}'"
 
     @property
     def rows(self) -> int:
@@ -151,9 +159,32 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Watching:
+    """Which dependencies count when they fall, and what that means."""
+
+    watch: Watch = "pinned"
+    """Of those found in the data: none beside the pinned ones, the best, or all; ``none``: not even those."""
+    top: int | None = None
+    """How many of the best, with ``top``."""
+    severity: Severity = "warn"
+    pinned: tuple[Constraint, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Constraint, ...]:
+        """The pinned ones that count."""
+        return () if self.watch == "none" else self.pinned
+
+
+@dataclass(frozen=True, slots=True)
 class ConstraintSet:
     """One constraint file: the rules of one table."""
 
     table: str
     key: tuple[str, ...]
     constraints: tuple[Constraint, ...]
+    dependencies: Watching = Watching()
+
+    @property
+    def rules(self) -> tuple[Constraint, ...]:
+        """All rules whose violations are counted: the constraints, then the pinned dependencies."""
+        return (*self.constraints, *self.dependencies.judged)

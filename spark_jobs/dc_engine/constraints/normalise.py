@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 
-from dc_engine.constraints.model import Body, Column, Constant, Constraint, Predicate, Row, microseconds
+from dc_engine.constraints.model import Body, Column, Constant, Constraint, Nulls, Predicate, Row, microseconds
 from dc_engine.constraints.printer import print_value, quote_name
 
 _OTHER_ROW: dict[Row, Row] = {"t": "s", "s": "t"}
@@ -35,8 +36,12 @@ def meaning(constraint: Constraint) -> str:
     Exchanging t and s, the order of predicates and of bodies, flipped predicates and the case of names change
     nothing. Name, severity, tolerance and description are no part of it.
     """
-    bodies = sorted({_body_meaning(body) for body in constraint.bodies})
-    return f"nulls {constraint.nulls}: " + " or ".join(bodies)
+    return meaning_of(constraint.bodies, constraint.nulls)
+
+
+def meaning_of(bodies: Iterable[Body], nulls: Nulls) -> str:
+    """The same for bodies alone."""
+    return f"nulls {nulls}: " + " or ".join(sorted(set(map(_body_meaning, bodies))))
 
 
 def value_key(constant: Constant) -> tuple[str, str]:

@@ -42,7 +42,7 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mappi
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConstraintError(f"{name}: is not UTF-8 text ({error.reason}).", hint="Save it as UTF-8.") from None
-    return name, _parse(name, text)
+    return name, parse(name, text)
 
 
 def _check_mapping(document: Mapping[Any, Any]) -> None:
@@ -86,7 +86,8 @@ def _nearest_file(name: str) -> str:
     return did_you_mean(Path(name).name, names, otherwise=f"The folder {folder} exists.")
 
 
-def _parse(name: str, text: str) -> Mapping[str, Any]:
+def parse(name: str, text: str) -> Mapping[str, Any]:
+    """The document of a file's text; ``name`` is what messages call it."""
     import yaml
 
     try:

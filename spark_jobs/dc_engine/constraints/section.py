@@ -11,7 +11,7 @@ from dc_engine.constraints.sugar import parse_columns
 from dc_engine.constraints.tokens import check_unicode, unquote
 from dc_engine.errors import ConstraintError, clipped, did_you_mean
 
-_MAX_NAME = 200
+MAX_NAME = 200
 _TYPES = {
     bool: "true or false",
     int: "a number",
@@ -68,8 +68,8 @@ class Section:
 
     def checked_name(self, name: str, key: str) -> str:
         """The name, if it can be shown in logs and pages."""
-        if len(name) > _MAX_NAME:
-            raise self.error(f"'{key}' has {len(name)} characters; {_MAX_NAME} are allowed.", key=key)
+        if len(name) > MAX_NAME:
+            raise self.error(f"'{key}' has {len(name)} characters; {MAX_NAME} are allowed.", key=key)
         if not name.isprintable() or name != name.strip():
             problem = "has control characters, or spaces at its ends"
             raise self.error(f"'{key}' {problem}: {name!r}.", key=key, hint="Use letters, digits, - and _.")

@@ -93,8 +93,9 @@ class CountViolations:
         work, constraint = self.work, self.constraint
         counted = count_pairs(constraint, probe.new)
         listing = None
-        if work.most_found and (counted.pairs_with_old or counted.pairs_among_new_twice):
-            listing = list_pairs(constraint, counted, probe.new, probe.origins, self.group.columns, work.most_found)
+        most = work.most_found(constraint)
+        if most and (counted.pairs_with_old or counted.pairs_among_new_twice):
+            listing = list_pairs(constraint, counted, probe.new, probe.origins, self.group.columns, most)
         yield from told(constraint, counted, Effect.NEW)
         yield from for_report(work, constraint, counted, probe.new, listing)
         yield from told(constraint, count_pairs(constraint, probe.gone), Effect.REMOVED)
@@ -114,8 +115,10 @@ def for_report(
     number = constraint.number
     if listing is not None and listing.num_rows:
         yield send(number % work.report_tasks, LISTING, listing, number=number)
+    if not work.lists or constraint.pinned:
+        return
     rows = violating_rows(counted, blocks, (ids_of(blocks.new_t), ids_of(blocks.new_s)))
-    if rows.num_rows and work.lists:
+    if rows.num_rows:
         ranges = rows.column("row_id").to_numpy() // SIZES.report_range
         for one in np.unique(ranges):
             part = rows.filter(pa.array(ranges == one))

@@ -22,17 +22,19 @@ from dc_engine.constraints.model import (
 )
 from dc_engine.detection.bodies import BodyPlan, plan_body
 from dc_engine.detection.comparable import Family, check_constant, common_family, family
-from dc_engine.errors import SchemaError
+from dc_engine.errors import SchemaError, capital
 
 
 @dataclass(frozen=True, slots=True)
 class ConstraintPlan:
-    """One constraint, by its number in the constraint set."""
+    """One constraint or pinned dependency, by its number among the rules of the constraint set."""
 
     number: int
     name: str
     rows: int
     bodies: tuple[BodyPlan, ...]
+    pinned: bool = False
+    """Whether its violations are only counted: of a pinned dependency one example is enough."""
 
     def null_exclusions(self) -> list[set[str]]:
         """A row takes part in no violation when each of these sets has a column in which it is NULL."""
@@ -174,11 +176,15 @@ def with_zones(
         offset = timedelta(microseconds=microseconds(value) - instant(value))
         return replace(one, right=Constant(value.replace(tzinfo=timezone(offset))))
 
-    constraints = [
-        replace(one, bodies=tuple(tuple(map(settled, body)) for body in one.bodies))
-        for one in constraint_set.constraints
-    ]
-    return replace(constraint_set, constraints=tuple(constraints))
+    def settled_rules(rules: Iterable[Constraint]) -> tuple[Constraint, ...]:
+        return tuple(replace(one, bodies=tuple(tuple(map(settled, body)) for body in one.bodies)) for one in rules)
+
+    watching = constraint_set.dependencies
+    return replace(
+        constraint_set,
+        constraints=settled_rules(constraint_set.constraints),
+        dependencies=replace(watching, pinned=settled_rules(watching.pinned)),
+    )
 
 
 def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
@@ -189,7 +195,7 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
     """
     names = {name.lower(): name for name in schema}
     members: dict[tuple, list[tuple[ConstraintPlan, Constraint]]] = {}
-    for number, constraint in enumerate(constraint_set.constraints):
+    for number, constraint in enumerate(constraint_set.rules):
         planned = _plan_constraint(number, constraint, names, schema)
         columns = tuple(sorted(names[name.lower()] for name in constraint.columns))
         members.setdefault((planned.rows, columns, _block_key(planned)), []).append((planned, constraint))
@@ -240,11 +246,11 @@ def _plan_constraint(
         column = names[one.left.name.lower()]
         if isinstance(value, datetime) and value.tzinfo and schema[column] == "timestamp_ntz":
             raise SchemaError(
-                f"Constraint '{constraint.name}' compares column '{column}', a timestamp without zone, with {value}.",
+                f"{capital(constraint.called)} compares column '{column}', a timestamp without zone, with {value}.",
                 hint="Leave the zone out.",
             )
     bodies = tuple(plan_body(body, constraint.nulls, names) for body in constraint.bodies)
-    return ConstraintPlan(number, constraint.name, constraint.rows, bodies)
+    return ConstraintPlan(number, constraint.name, constraint.rows, bodies, constraint.pinned)
 
 
 def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -284,7 +290,7 @@ def _order_classes(
     ordered: set[str] = set()
     for constraint, plan in zip(constraints, plans, strict=True):
         for left, op, right in _comparisons(plan):
-            where = f"Constraint '{constraint.name}'"
+            where = capital(constraint.called)
             families = _families(where, [name for name in (left, right) if isinstance(name, str)], schema)
             if isinstance(right, Constant):
                 check_constant(right.value, families.pop(), where=where)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from dc_engine.detection.codes import whole
 from dc_engine.detection.documents import Document, Listed, ViolatingRows
 from dc_engine.detection.listing import masked, merge_listings
+from dc_engine.detection.plan import ConstraintPlan
 from dc_engine.detection.shown import json_rows
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import parquet_bytes, store_parquet
@@ -42,16 +43,18 @@ class Report:
         """Rows with violations that a probe counted."""
         self._rows[constraint].append(rows)
 
-    def finish(self, names: Mapping[int, str]) -> Iterator[Document]:
-        """Write everything, and report what was written."""
+    def finish(self, constraints: Mapping[int, ConstraintPlan]) -> Iterator[Document]:
+        """Write everything, and report what was written; of a pinned dependency there is only an example."""
         for number, listings in sorted(self._listings.items()):
-            found = masked(merge_listings(listings, max(self.max_listed, self.max_samples)), self.mask)
-            listing = found.slice(0, self.max_listed)
-            file = self._write(FileKind.VIOLATIONS, names[number], listing) if listing.num_rows else None
+            pinned, name = constraints[number].pinned, constraints[number].name
+            most = 0 if pinned else self.max_listed
+            found = masked(merge_listings(listings, 1 if pinned else max(most, self.max_samples)), self.mask)
+            listing = found.slice(0, most)
+            file = self._write(FileKind.VIOLATIONS, name, listing) if listing.num_rows else None
             yield Listed(number, self._samples(found), file)
         for number, tables in sorted(self._rows.items()):
             rows = _sum_by_row(tables)
-            file = self._write(FileKind.VIOLATING_ROWS, names[number], rows)
+            file = self._write(FileKind.VIOLATING_ROWS, constraints[number].name, rows)
             yield ViolatingRows(number, rows.num_rows, rows.slice(0, self.max_samples).to_pylist(), file)
 
     def _write(self, kind: FileKind, name: str, table: pa.Table) -> DataFile:

@@ -147,4 +147,4 @@ class ReportStep:
                 report.add_rows(message.number, message.table)
             else:
                 yield message.document
-        yield from report.finish({one.number: one.name for one in work.plan.constraints})
+        yield from report.finish({one.number: one for one in work.plan.constraints})

@@ -240,7 +240,7 @@ def _probe_single_rows(work: Work, group: Group, roles: Mapping[str, pa.Table]) 
             if effect is Effect.NEW and found:
                 blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
                 chosen = np.flatnonzero(violating)
-                listing = list_rows(_new_origin(frame), group.columns, chosen, work.most_found)
+                listing = list_rows(_new_origin(frame), group.columns, chosen, work.most_found(constraint))
                 yield from for_report(work, constraint, counted, blocks, listing)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dc_engine.detection.documents import Document, from_text, to_text
 from dc_engine.detection.encode import GONE, UNDO, Spread
-from dc_engine.detection.plan import Group, IndexPlan, Plan
+from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.storage import Storage
@@ -90,10 +90,11 @@ class Work:
         """The columns that some group reads."""
         return sorted({name for group in self.plan.groups for name in group.columns})
 
-    @property
-    def most_found(self) -> int:
+    def most_found(self, constraint: ConstraintPlan) -> int:
         """How many violations a probe has to look up: enough to list, and enough to show samples of."""
-        return max(self.max_listed, self.max_samples) if self.lists else 0
+        if not self.lists:
+            return 0
+        return min(self.max_samples, 1) if constraint.pinned else max(self.max_listed, self.max_samples)
 
     def task_of(self, group: int, unit: int) -> int:
         """The probe task of a unit: units are assigned in turn, so that every task gets its part of each group."""

@@ -20,7 +20,9 @@ log = logging.getLogger("airflow_dc_provider.engine")
 
 
 def detect(engine: Engine, work: Work) -> list[Document]:
-    """Run a change through encode, probe and report; returns the report's documents."""
+    """Run a change through encode, probe and report; returns the report's documents, none when nobody looks at it."""
+    if not work.plan.groups:
+        return []
     tasks, count = engine.tasks(*size_of(work)), encoders(work)
     where = "in the driver" if isinstance(tasks, Here) else "by Spark's workers"
     rows, size = size_of(work)

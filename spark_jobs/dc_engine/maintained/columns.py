@@ -40,9 +40,7 @@ def with_columns(
         return before
     if table is None:
         lacking = {name.lower() for name in unknown}
-        users = [
-            f"constraint '{one.name}'" for one in rules.constraints if {name.lower() for name in one.columns} & lacking
-        ]
+        users = [one.called for one in rules.rules if {name.lower() for name in one.columns} & lacking]
         raise ConstraintError(
             f"Column {', '.join(map(repr, unknown))}, which {users[0] if users else 'the key'} needs, is not known "
             f"for the {counted(before.rows, 'row')} in the state, or not in its present type.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.normalise import meaning
-from dc_engine.errors import SchemaError, StateError, did_you_mean
+from dc_engine.errors import SchemaError, StateError, capital, did_you_mean
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 
@@ -50,24 +50,24 @@ def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
             )
 
 
-def added_constraints(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[Constraint]:
-    """The constraints that the rows in the state were never checked against."""
-    known = set(_by_meaning(snapshot))
-    return [one for one in constraint_set.constraints if meaning(one) not in known] if snapshot.rows else []
+def added_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[Constraint]:
+    """The rules that the rows in the state were never checked against."""
+    known = set(_by_meaning(rules_of(snapshot).rules))
+    return [one for one in constraint_set.rules if meaning(one) not in known] if snapshot.rows else []
 
 
 def carried_totals(snapshot: Snapshot, constraint_set: ConstraintSet) -> dict[str, int]:
-    """How many violations each constraint has so far, even if it was renamed."""
-    before = _by_meaning(snapshot)
+    """How many violations each rule has so far, even if it was renamed, or pinned and is now a constraint."""
+    before = _by_meaning(rules_of(snapshot).rules)
     totals = {}
-    for one in constraint_set.constraints:
+    for one in constraint_set.rules:
         old = before.get(meaning(one))
         totals[one.name] = total_violations(snapshot).get(old.name, 0) if old else 0
     return totals
 
 
 def total_violations(snapshot: Snapshot) -> dict[str, int]:
-    """How many violations each constraint has among all rows, by its name."""
+    """How many violations each rule (constraint or pinned dependency) has among all rows, by its name."""
     return dict(snapshot.facts.get(VIOLATIONS, {}))
 
 
@@ -75,27 +75,37 @@ def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str
     """What differs from the constraints of the load before, in sentences for the verdict."""
     if not snapshot.constraints:
         return []
-    before = _by_meaning(snapshot)
-    now = {meaning(one): one for one in constraint_set.constraints}
-    gone = [one.name for text, one in before.items() if text not in now]
-    came = [one.name for text, one in now.items() if text not in before]
-    notes = [f"Constraint '{name}' was removed." for name in gone if name not in came]
+    then = rules_of(snapshot)
+    return [
+        *_changes(then.constraints, constraint_set.constraints),
+        *_changes(then.dependencies.judged, constraint_set.dependencies.judged),
+    ]
+
+
+def rules_of(snapshot: Snapshot) -> ConstraintSet:
+    """The rules by which a snapshot was made; none when nothing was committed yet."""
+    return load_constraints(snapshot.constraints) if snapshot.constraints else ConstraintSet(snapshot.table, (), ())
+
+
+def _changes(then: Iterable[Constraint], rules: Iterable[Constraint]) -> list[str]:
+    before, now = _by_meaning(then), _by_meaning(rules)
+    gone = {one.name: one for text, one in before.items() if text not in now}
+    came = {one.name for text, one in now.items() if text not in before}
+    notes = [f"{capital(one.called)} was removed." for name, one in gone.items() if name not in came]
     for text, one in now.items():
-        old = before.get(text)
+        old, called = before.get(text), capital(one.called)
         if old is None and one.name in gone:
-            notes.append(f"Constraint '{one.name}' has a new meaning: its violations so far were recounted.")
+            notes.append(f"{called} has a new meaning: its violations so far were recounted.")
         elif old is None:
-            notes.append(f"Constraint '{one.name}' was added.")
+            notes.append(f"{called} was added.")
         if old is None:
             continue
         if old.name != one.name:
-            notes.append(f"Constraint '{old.name}' is now called '{one.name}'.")
+            notes.append(f"{capital(old.called)} is now called '{one.name}'.")
         if (old.tolerance, old.severity) != (one.tolerance, one.severity):
-            notes.append(f"Constraint '{one.name}' has a new tolerance or severity.")
+            notes.append(f"{called} has a new {'severity' if one.pinned else 'tolerance or severity'}.")
     return notes
 
 
-def _by_meaning(snapshot: Snapshot) -> dict[str, Constraint]:
-    if not snapshot.constraints:
-        return {}
-    return {meaning(one): one for one in load_constraints(snapshot.constraints).constraints}
+def _by_meaning(rules: Iterable[Constraint]) -> dict[str, Constraint]:
+    return {meaning(one): one for one in rules}

@@ -102,10 +102,13 @@ def judge(
     max_samples: int,
     names: RowNames,
 ) -> list[ConstraintVerdict]:
-    """The verdict on each constraint; ``carried`` is how many violations it had before."""
+    """The verdict on each constraint; ``carried`` is how many violations it had before.
+
+    After the findings of the constraints come those of the pinned dependencies.
+    """
     return [
         _judge_one(constraint, found, carried.get(constraint.name, 0), load_rows, max_samples, names)
-        for constraint, found in zip(constraint_set.constraints, findings, strict=True)
+        for constraint, found in zip(constraint_set.constraints, findings, strict=False)
     ]
 
 
@@ -161,21 +164,25 @@ def _judge_one(
         max_violating_rows=tolerance.get("max_violating_rows"),
         nulls=constraint.nulls,
         description=constraint.description,
-        samples=[
-            {
-                name: {
-                    "row": row_names[side["row_id"]],
-                    "values": _in_reading_order(side["values"], constraint),
-                    "rows": side["rows"],
-                }
-                for name, side in pair.items()
-            }
-            for pair in samples
-        ],
+        samples=[shown_pair(pair, constraint, row_names) for pair in samples],
         worst_rows=[{"row": row_names[one["row_id"]], "violations": one["violations"]} for one in worst],
         violations=next((names.storage.locate(file.path) for file in findings.files_of(FileKind.VIOLATIONS)), None),
         violating_rows_listed=[names.storage.locate(file.path) for file in findings.files_of(FileKind.VIOLATING_ROWS)],
     )
+
+
+def shown_pair(
+    pair: Mapping[str, Any], constraint: Constraint, row_names: Mapping[int, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A pair of rows (or a row) as a verdict shows it."""
+    return {
+        name: {
+            "row": row_names[side["row_id"]],
+            "values": _in_reading_order(side["values"], constraint),
+            "rows": side["rows"],
+        }
+        for name, side in pair.items()
+    }
 
 
 def _in_reading_order(values: Mapping[str, Any], constraint: Constraint) -> dict[str, Any]:

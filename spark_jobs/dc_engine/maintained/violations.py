@@ -1,4 +1,4 @@
-"""The constraints: an index for each group of them, and how many violations each has among all rows."""
+"""Constraints and pinned dependencies: an index for each group of them, and how many violations each has in all."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.rows import load_of
 from dc_engine.detection.sizing import make_work
 from dc_engine.engines.work import detect
-from dc_engine.errors import ChangesError, counted
+from dc_engine.errors import ChangesError, capital, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
 from dc_engine.maintained.continuity import (
     VIOLATIONS,
-    added_constraints,
+    added_rules,
     carried_totals,
     changed_rules,
+    rules_of,
     total_violations,
 )
 from dc_engine.maintained.indexing import index_files, index_rows, missing_indexes
 from dc_engine.maintained.judging import Findings, add_up, bounded, judge
 from dc_engine.maintained.naming import RowNames, named
+from dc_engine.maintained.pinned import Pinned, corrected, does_not_hold, judge_pinned, without_load
 from dc_engine.request import Request
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -37,15 +39,17 @@ log = logging.getLogger("airflow_dc_provider.apply_load")
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a change did to each constraint, and how many violations each had before."""
+    """What a change did to each rule, and how many violations each had before."""
 
     findings: Sequence[Findings]
     carried: Mapping[str, int]
+    watched_otherwise: bool
+    """Whether the load before was judged by another section of dependencies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violations(Maintained):
-    """Indexes and totals of the constraints. Violations are listed when a load asks for it."""
+    """Indexes and totals of the rules. Violations of constraints are listed when a load asks for it."""
 
     plan: Plan
     rules: ConstraintSet
@@ -59,8 +63,8 @@ class Violations(Maintained):
         return changed_rules(before, self.rules)
 
     def caught_up(self, ground: Ground, base: Snapshot) -> Snapshot:
-        """See ``Maintained``. Indexes that no constraint needs any more are left behind."""
-        added, totals = added_constraints(base, self.rules), carried_totals(base, self.rules)
+        """See ``Maintained``. Indexes that no rule needs any more are left behind."""
+        added, totals = added_rules(base, self.rules), carried_totals(base, self.rules)
         files = [one for one in base.files if one.kind is not FileKind.INDEX or one.owner in self.plan.indexes]
         if added or missing_indexes(base, self.plan):
             log.info("indexing %s for what was added to the constraints", counted(base.rows, "row"))
@@ -99,11 +103,11 @@ class Violations(Maintained):
         findings, runs = add_up(documents, len(self.plan.constraints))
         carried = total_violations(base)
         totals = {
-            one.name: carried[one.name] + found.balance
-            for one, found in zip(self.rules.constraints, findings, strict=True)
+            one.name: carried[one.name] + found.balance for one, found in zip(self.rules.rules, findings, strict=True)
         }
         listed = [file for found in findings for file in found.files]
-        return Kept(runs, totals, listed, _Found(findings, carried), spent(documents))
+        otherwise = rules_of(base).dependencies != self.rules.dependencies
+        return Kept(runs, totals, listed, _Found(findings, carried, otherwise), spent(documents))
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
         """See ``Maintained``."""
@@ -111,22 +115,32 @@ class Violations(Maintained):
         samples = self.request.max_samples if self.request else 0
         judged = judge(self.rules, found.findings, found.carried, verdict.rows["inserted"], samples, names)
         constraints, left_out = bounded(judged)
-        return replace(verdict, constraints=constraints, notes=[*verdict.notes, *left_out])
+        pinned = [
+            Pinned(one, before=found.carried[one.name] + each.undone, after=kept.facts[one.name], findings=each)
+            for one, each in zip(self.rules.rules, found.findings, strict=True)
+            if one.pinned
+        ]
+        notes = [*verdict.notes, *left_out, *(does_not_hold(pinned) if found.watched_otherwise else ())]
+        dependencies = judge_pinned(verdict.dependencies, pinned, names)
+        return replace(verdict, constraints=constraints, dependencies=dependencies, notes=notes)
 
     def rejected(self, verdict: Verdict, stays: Snapshot) -> Verdict:
         """See ``Maintained``."""
         totals = total_violations(stays)
         constraints = [replace(one, total_violations=totals[one.name]) for one in verdict.constraints]
-        return replace(verdict, constraints=constraints)
+        still = [Pinned(one, totals[one.name], totals[one.name]) for one in self.rules.dependencies.judged]
+        verdict = replace(verdict, constraints=constraints, dependencies=without_load(verdict.dependencies, still))
+        otherwise = rules_of(stays).dependencies != self.rules.dependencies
+        return replace(verdict, notes=corrected(verdict.notes, still, told=otherwise))
 
     def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
         """See ``Maintained``."""
-        constraints, totals = self.rules.constraints, total_violations(snapshot)
-        totals_now = index_rows(ground.engine, ground.storage, snapshot, self.plan, constraints).totals
-        for one in constraints:
+        rules, totals = self.rules.rules, total_violations(snapshot)
+        totals_now = index_rows(ground.engine, ground.storage, snapshot, self.plan, rules).totals
+        for one in rules:
             found, said = totals_now.get(one.name, 0), totals.get(one.name, 0)
             if found != said:
-                yield f"Constraint '{one.name}' has {counted(found, 'violation')}, the snapshot says {said:,}."
+                yield f"{capital(one.called)} has {counted(found, 'violation')}, the snapshot says {said:,}."
 
     def _key_error(self, taken: Sequence[TakenKeys], ground: Ground, base: Snapshot) -> ChangesError:
         """Why rows cannot come in: each unit tells of its own keys."""

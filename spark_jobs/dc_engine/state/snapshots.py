@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dc_engine.errors import ConflictError, StateError
+from dc_engine.errors import ConflictError, StateError, capital
 from dc_engine.state.files import Action, DataFile, FileKind, data_file
 from dc_engine.state.loads import Load, Loads, load_from
 from dc_engine.state.storage import Storage
@@ -169,7 +169,7 @@ def commit(storage: Storage, snapshot: Snapshot) -> Snapshot:
     if not _is_in_force(storage, snapshot):
         storage.remove(path)
         raise StateError(
-            f"{_capital(snapshot.described)} may not have been committed: snapshots after {snapshot.parent or 0} of "
+            f"{capital(snapshot.described)} may not have been committed: snapshots after {snapshot.parent or 0} of "
             f"{storage.uri} came and were removed in the meantime.",
             hint="Run it again; it will be checked on top of the newest one.",
         )
@@ -195,14 +195,10 @@ def _is_in_force(storage: Storage, snapshot: Snapshot) -> bool:
 
 def _conflict(storage: Storage, snapshot: Snapshot, winner: Snapshot) -> ConflictError:
     return ConflictError(
-        f"{_capital(snapshot.described)} was not committed: {winner.described} was committed to {storage.uri} at "
+        f"{capital(snapshot.described)} was not committed: {winner.described} was committed to {storage.uri} at "
         f"the same time, as snapshot {winner.number}.",
         hint="Run it again; it will be checked on top of the other one.",
     )
-
-
-def _capital(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
 
 
 def to_bytes(snapshot: Snapshot) -> bytes:
