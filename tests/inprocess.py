@@ -7,7 +7,7 @@ product's own code, so that hundreds of random histories take seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from random import Random
@@ -66,6 +66,11 @@ class Session(Engine):
 
     def types(self, rows: Source, source: Changes) -> dict[str, str]:
         return rows.types
+
+    def fetch(
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> pa.Table:
+        return rows.table.select(list(columns))
 
     def instant(self, value: datetime) -> int:
         return self.instant_of(value)

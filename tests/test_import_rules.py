@@ -19,7 +19,7 @@ ROOMS_BELOW = {
     "discovery": {"discovery", "detection", "constraints", "state", "kernels", *FACTS},
     "engines": {"engines", "detection", "constraints", "state", "shipping", *FACTS},
     "history": {"history", "engines", "detection", "constraints", "state", *FACTS},
-    "maintained": {"maintained", "history", "engines", "detection", "constraints", "state", *FACTS},
+    "maintained": {"maintained", "discovery", "history", "engines", "detection", "constraints", "state", *FACTS},
 }
 HEAVY = {"pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations"}
 

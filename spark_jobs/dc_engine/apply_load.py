@@ -91,7 +91,7 @@ class _Application:
 
     def _check(self, prepared: Prepared) -> tuple[Verdict, Snapshot]:
         """Find what the load does to everything maintained, judge it, and make the snapshot to commit."""
-        things = everything(prepared.plan, prepared.rules, self.request)
+        things = everything(prepared.plan, prepared.rules, prepared.current.facts, self.request)
         notes = [note for one in things for note in one.news(prepared.before)]
         for note in notes:
             log.info("%s", note)

@@ -86,7 +86,7 @@ def retracted(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
 def _without_older(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
     later = snapshot.loads(ground.storage).since(load.place + 1)
     plan = plan_of(snapshot, recognise=needs_replay(load, later, None))
-    things = everything(plan, load_constraints(snapshot.constraints))
+    things = everything(plan, load_constraints(snapshot.constraints), snapshot.facts)
     base = caught_up(ground, snapshot, things)
     change = rewrite(ground.storage, base, plan, load, None, ground.mask)
     return advanced(ground, base, things, change, gone=load).after

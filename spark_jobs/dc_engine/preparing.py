@@ -19,7 +19,7 @@ from dc_engine.history.retract import is_newest, without_newest
 from dc_engine.job import Clock
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.continuity import check_mask, check_table, check_types
-from dc_engine.maintained.everything import recognises
+from dc_engine.maintained.everything import further_columns, recognises
 from dc_engine.request import Request
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, read_current, without_load
@@ -81,7 +81,8 @@ def prepare(ground: Ground, request: Request, clock: Clock) -> Prepared | Verdic
         ground.drafts.remove_all(storage)
         return _stored_verdict(ground, request, applied)
     if staged.inserted:
-        check_columns(rules, types, source=f"the changes ({request.changes})")
+        others = further_columns(current.facts)
+        check_columns(rules, types, source=f"the changes ({request.changes})", others=others)
     counts = (counted(staged.inserted, "row"), staged.deleted, counted(current.rows, "row"))
     log.info("load %s: %s inserted, %s deleted, on top of %s", request.load_id, *counts)
     before, older = _without_attempt(ground, current, applied)
@@ -97,9 +98,10 @@ def _plan(
     """The rules as this session reads them, and the plan for the load."""
     schema = _schema(rules, current, types)
     settled = with_zones(rules, schema, ground.engine.instant)
-    check_columns(settled, schema, source=f"the changes ({request.changes})")
+    others = further_columns(current.facts)
+    check_columns(settled, schema, source=f"the changes ({request.changes})", others=others)
     check_types(current, types)
-    return settled, make_plan(settled, schema)
+    return settled, make_plan(settled, schema, [name for columns in others.values() for name in columns])
 
 
 def _schema(rules: ConstraintSet, snapshot: Snapshot, types: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dc_engine.engines.base import Staging
 from dc_engine.errors import ChangesError
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.continuity import check_types
-from dc_engine.maintained.everything import everything_of, plan_of
+from dc_engine.maintained.everything import everything_of, further_columns, plan_of
 from dc_engine.request import Changes
 from dc_engine.state.files import Action, FileKind
 from dc_engine.state.snapshots import Snapshot, advance, with_loads
@@ -34,7 +34,8 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
     engine, storage = ground.engine, ground.storage
     frame = engine.read(table, "table", mask=ground.mask)
     types = engine.types(frame, table)
-    check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})")
+    others = further_columns(snapshot.facts)
+    check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})", others=others)
     check_types(snapshot, types)
     plan, number = plan_of(snapshot), snapshot.number + 1
     staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, ground.mask, "table"))

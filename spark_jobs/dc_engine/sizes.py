@@ -54,6 +54,10 @@ class Sizes:
     """So few pairs of rows are all looked at, without asking which of them matter."""
     counted_pairs: int = 200_000_000
     """Of so many pairs of rows all patterns are counted, unless something else is asked for."""
+    pattern_runs: int = 8
+    """How many files of patterns there may be before a load merges them."""
+    past_dependencies: int = 10_000
+    """How many dependencies that no longer hold are remembered."""
     counted_price: int = 40
     """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
 

@@ -85,7 +85,8 @@ class LostDependency(DependencyVerdict):
 
     watched: bool = True
     """Whether it counts: one that nobody watches is only reported."""
-    violations: int = 0
+    violations: int | None = 0
+    """How many pairs of rows violate it now; None where that was not counted."""
     example: dict[str, Any] | None = None
     """A pair of rows that violates it, in the form of a constraint's samples."""
     instead: list[dict[str, Any]] = field(default_factory=list)

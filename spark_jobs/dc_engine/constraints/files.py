@@ -53,14 +53,24 @@ def to_mapping(constraint_set: ConstraintSet) -> dict[str, Any]:
     return document
 
 
-def check_columns(constraint_set: ConstraintSet, available: Iterable[str], *, source: str) -> None:
-    """Refuse columns that the source does not have, or has twice, ignoring case."""
+def check_columns(
+    constraint_set: ConstraintSet,
+    available: Iterable[str],
+    *,
+    source: str,
+    others: Mapping[str, Iterable[str]] | None = None,
+) -> None:
+    """Refuse columns that the source does not have, or has twice, ignoring case.
+
+    ``others`` are columns that something else needs, by what messages call it.
+    """
     spellings: dict[str, list[str]] = {}
     for name in available:
         spellings.setdefault(name.lower(), []).append(name)
     known = [name for names in spellings.values() for name in names]
     users = [("the key", list(constraint_set.key))]
     users += [(one.called, one.columns) for one in constraint_set.rules]
+    users += [(user, list(columns)) for user, columns in (others or {}).items()]
     for user, columns in users:
         for column in columns:
             found = spellings.get(column.lower(), [])

@@ -187,8 +187,10 @@ def with_zones(
     )
 
 
-def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
+def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], also: Iterable[str] = ()) -> Plan:
     """Plan the detection for columns of these types (``schema`` maps names to Spark types).
+
+    ``also`` are further columns that are kept.
 
     Rows of a table with a key are always recognised by an index; those of a table without one only by a plan that is
     ``recognising``.
@@ -210,8 +212,9 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
     key = tuple(names[name.lower()] for name in constraint_set.key)
     if key:
         groups.append(identity_group(key, schema, len(groups)))
-    read = sorted({column for group in groups if not group.identity for column in group.columns} - set(key))
-    columns = (*key, *read)
+    read = {column for group in groups if not group.identity for column in group.columns}
+    read |= {names[name.lower()] for name in also}
+    columns = (*key, *sorted(read - set(key)))
     return Plan(columns, tuple(schema[name] for name in columns), key, tuple(groups))
 
 

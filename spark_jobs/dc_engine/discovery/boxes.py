@@ -38,6 +38,17 @@ def of_literals(terms: Terms, chosen: Iterable[int]) -> Box:
     return tuple(box)
 
 
+def literals_of(terms: Terms, box: Box) -> frozenset[int]:
+    """The literals that a box excludes: the inverse of ``of_literals``."""
+    chosen = []
+    for number, literal in enumerate(terms.literals):
+        excluded = _ALL & ~box[literal.term]
+        single = terms.most[literal.term] == 2
+        if literal.excludes & excluded == literal.excludes and (single or literal.excludes == excluded):
+            chosen.append(number)
+    return frozenset(chosen)
+
+
 def agreeing(terms: Terms, columns: Iterable[str], differing: str | None = None) -> Box:
     """The pairs of rows that agree on some columns and (if given) differ in another."""
     box = [_ALL] * len(terms.terms)
@@ -84,10 +95,11 @@ def follow(terms: Terms, boxes: Sequence[Box], stronger: Sequence[Box]) -> np.nd
 
 def containing(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
     """Which patterns lie in a box, taken either way round."""
-    return _one_way(layout, box, patterns) | _one_way(layout, mirrored(layout.terms, box), patterns)
+    return one_way(layout, box, patterns) | one_way(layout, mirrored(layout.terms, box), patterns)
 
 
-def _one_way(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
+def one_way(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
+    """Which patterns lie in a box as it is."""
     inside = np.ones(len(patterns), bool)
     for place in said(box):
         inside &= layout.outcomes(patterns, place) & box[place] != 0

@@ -34,6 +34,10 @@ class Coded:
         """The columns with a NULL that is ignored."""
         return frozenset(name for name, codes in self.codes.items() if codes.min(initial=0) < 0)
 
+    def chosen(self, rows: np.ndarray) -> Coded:
+        """Some of the rows, in the same codes."""
+        return Coded(self.ids[rows], {name: codes[rows] for name, codes in self.codes.items()})
+
     def table(self, space: Space, nullable: frozenset[str]) -> Table:
         """The table in the terms of a space."""
         return Table.of(Layout(space.terms(nullable)), self.codes)

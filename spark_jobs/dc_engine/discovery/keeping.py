@@ -1,8 +1,8 @@
 """What is known about the dependencies of a table, found once and kept exact when rows come and go.
 
 Two stores of patterns, one format. *Counted*: all patterns with their numbers of pairs, to which a change adds and from
-which it subtracts. *Witnessed*: some patterns, each with pairs of rows that show it; together with the dependencies that
-were proven they are a certificate. Rows that go can only take witnesses away, rows that come can only bring violations.
+which it subtracts. *Witnessed*: some patterns, each with a pair of rows that shows it; with the dependencies that were
+proven they are a certificate. Rows that go can only take witnesses away, rows that come can only bring violations.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ class Known:
     """Why they are not complete."""
     effort: Effort | None = None
 
+    def same_sets(self, other: Known) -> bool:
+        """Whether the same dependencies hold."""
+        mine, others = ({name: set(some) for name, some in one.sets.items()} for one in (self, other))
+        return mine == others
+
     @property
     def boxes(self) -> list[Box]:
         """All dependencies of all classes."""
@@ -99,17 +104,19 @@ def found(space: Space, rows: Coded, mode: str = "auto") -> Known:
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
 
 
-def changed(space: Space, known: Known, turnover: Turnover) -> Known:
-    """The same after rows have come and gone."""
+def changed(space: Space, known: Known, turnover: Turnover, mode: str = "") -> Known:
+    """The same after rows have come and gone. With mode ``auto`` a table may become too long to count all pairs."""
+    if mode == "auto" and known.mode == COUNTED and _pairs(int(turnover.after.sum())) > 4 * SIZES.counted_pairs:
+        return found(space, turnover.rows.chosen(turnover.after), WITNESSED)
     nullable = known.nullable | turnover.rows.nullable
     table = turnover.rows.table(space, nullable)
     before = Layout(space.terms(known.nullable))
-    store = replace(known.store, patterns=_laid_out(before, table.layout, known.store.patterns))
+    store = replace(known.store, patterns=laid_out(before, table.layout, known.store.patterns))
     known = replace(known, store=store, nullable=nullable)
     gone, new = turnover.before & ~turnover.after, turnover.after & ~turnover.before
     if known.mode == COUNTED:
         return _recounted(space, known, turnover, table, gone, new)
-    return _rewitnessed(space, known, turnover, table, gone, new)
+    return _rewitnessed(space, known, turnover, table, new)
 
 
 def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
@@ -122,11 +129,32 @@ def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
     return _witnessed(space, rows, table, _alive(known.store, table.layout, rows.ids))
 
 
+def difference(space: Space, before: Known, after: Known) -> Store:
+    """What has to be added to the patterns of ``before`` to have those of ``after``."""
+    if before.mode != after.mode or not len(before.store):
+        return after.store
+    layout = Layout(space.terms(after.nullable))
+    patterns = laid_out(Layout(space.terms(before.nullable)), layout, before.store.patterns)
+    old, new = before.store, after.store
+    if after.mode == COUNTED:
+        parts = [Counted(new.patterns, new.pairs, new.t, new.s), Counted(patterns, -old.pairs, old.t, old.s)]
+        total = merged(layout, parts)
+        places = np.flatnonzero(total.pairs)
+        return Store(total.patterns[places], total.pairs[places], total.t[places], total.s[places])
+    known = set(zip(old.t.tolist(), old.s.tolist(), strict=True))
+    fresh = [pair not in known for pair in zip(new.t.tolist(), new.s.tolist(), strict=True)]
+    return new.taken(np.flatnonzero(fresh))
+
+
+def _pairs(rows: int) -> int:
+    return rows * (rows - 1) // 2
+
+
 # counted
 
 
 def _mode(space: Space, table: Table, mode: str) -> str:
-    pairs = table.rows * (table.rows - 1) // 2
+    pairs = _pairs(table.rows)
     if mode == "auto":
         approximate = space.max_error > 0 and "dc" in space.classes
         return COUNTED if pairs <= SIZES.counted_pairs or approximate else WITNESSED
@@ -145,7 +173,7 @@ def _scanned(table: Table, some: np.ndarray, others: np.ndarray | None, sign: in
     second = some if others is None else others
     if len(found.patterns) > _MOST_PATTERNS:
         raise RequestError(
-            f"Pairs of rows have {len(found.patterns):,} different patterns, more than the {_MOST_PATTERNS:,} that can be counted.",
+            f"Pairs of rows have {len(found.patterns):,} different patterns; {_MOST_PATTERNS:,} can be counted.",
             hint="Use mode 'witnessed', fewer columns, or fewer ordered ones.",
         )
     return Counted(found.patterns, sign * found.pairs, some[found.t], second[found.s])
@@ -195,7 +223,7 @@ def _enumerated(
         if stop:
             return replace(known, because=stop)
         known = replace(known, sets=sets, bound=most)
-    return _finished(known, layout, space.limits, bound)
+    return _finished(known, layout, space.limits)
 
 
 # witnessed
@@ -213,12 +241,10 @@ def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
         if stop:
             return replace(known, because=stop)
         known = replace(known, sets=settled.sets, bound=most, store=_store(rows.ids, shown))
-    return _finished(known, table.layout, space.limits, None)
+    return _finished(known, table.layout, space.limits)
 
 
-def _rewitnessed(
-    space: Space, known: Known, turnover: Turnover, table: Table, gone: np.ndarray, new: np.ndarray
-) -> Known:
+def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table, new: np.ndarray) -> Known:
     places = np.flatnonzero(turnover.after)
     ids = turnover.rows.ids[places]
     shown = _alive(known.store, table.layout, ids)
@@ -229,24 +255,26 @@ def _rewitnessed(
     enumerate_ = enumerator(table.layout, space.classes, known.bound)
     settled = settle(whole, shown, enumerate_, fresh=fresh, valid=known.boxes)
     added = _store(ids, _unknown(settled.known, shown))
+    if not len(added) and Known(WITNESSED, nullable=frozenset(), store=added, sets=settled.sets).same_sets(known):
+        return known
     both = (np.concatenate([getattr(one, name) for one in (known.store, added)]) for name in Store.__slots__)
     return replace(known, store=Store(*both), sets=settled.sets, effort=fresh.effort)
 
 
 def _alive(store: Store, layout: Layout, ids: np.ndarray) -> Shown:
     """The patterns that rows with these ids show, by their places."""
-    order = np.argsort(ids, kind="stable")
-    t, s = (_places(ids[order], order, one) for one in (store.t, store.s))
+    t, s = (places_of(ids, one) for one in (store.t, store.s))
     alive = np.flatnonzero((t >= 0) & (s >= 0))
     return Shown.of(layout, [Shown(store.patterns[alive], t[alive], s[alive])])
 
 
-def _places(ordered: np.ndarray, order: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The places of some ids among ordered ones; -1 for those that are not there."""
-    if not len(ordered):
-        return np.full(len(ids), -1, np.int64)
-    where = np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)
-    return np.where(ordered[where] == ids, order[where], -1)
+def places_of(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """The places of some ids among others; -1 for those that are not there."""
+    if not len(ids):
+        return np.full(len(some), -1, np.int64)
+    order = np.argsort(ids, kind="stable")
+    where = np.minimum(np.searchsorted(ids, some, sorter=order), len(ids) - 1)
+    return np.where(ids[order[where]] == some, order[where], -1)
 
 
 def _unknown(now: Shown, before: Shown) -> Shown:
@@ -284,7 +312,7 @@ class _Clock:
 
 
 def _bounds(layout: Layout, limits: Limits, bound: int | None) -> list[int]:
-    """How many terms to search up to, one after the other: what is found when a limit ends the search is complete so far."""
+    """How many terms to search up to, in turn: what was found before a limit ends the search is complete so far."""
     terms = sum(bool(term.ops) for term in layout.terms.terms)
     most = min(one for one in (terms, limits.max_terms, bound) if one is not None)
     if bound is not None or most <= 4:
@@ -292,7 +320,7 @@ def _bounds(layout: Layout, limits: Limits, bound: int | None) -> list[int]:
     return sorted({4, 6, 8, 12, 16, 24, 32, 48, 64, most} & set(range(1, most + 1)))
 
 
-def _finished(known: Known, layout: Layout, limits: Limits, bound: int | None) -> Known:
+def _finished(known: Known, layout: Layout, limits: Limits) -> Known:
     """All bounds were reached: the sets are complete, unless terms were bounded."""
     terms = sum(bool(term.ops) for term in layout.terms.terms)
     if known.bound is not None and known.bound >= terms:
@@ -302,7 +330,7 @@ def _finished(known: Known, layout: Layout, limits: Limits, bound: int | None) -
     return known
 
 
-def _laid_out(before: Layout, after: Layout, patterns: np.ndarray) -> np.ndarray:
+def laid_out(before: Layout, after: Layout, patterns: np.ndarray) -> np.ndarray:
     """Patterns with room for NULLs in more columns."""
     if before.slots == after.slots:
         return patterns

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dc_engine.constraints.model import Op
+from dc_engine.constraints.model import Nulls, Op
 from dc_engine.detection.comparable import Family, common_family, family
 from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
 from dc_engine.errors import RequestError, did_you_mean
@@ -50,7 +50,7 @@ class Space:
     """The columns, with their Spark types, in the order of the table."""
     ordered: tuple[str, ...] = ()
     cross: tuple[Cross, ...] = ()
-    nulls: str = "ignore"
+    nulls: Nulls = "ignore"
     classes: tuple[str, ...] = CLASSES
     max_error: float = 0
     limits: Limits = field(default_factory=Limits)
@@ -109,7 +109,7 @@ class Asked:
     ordered: tuple[str, ...] | None = None
     unordered: tuple[str, ...] = ()
     cross: str | tuple[tuple[str, str, tuple[str, ...]], ...] = "none"
-    nulls: str = "ignore"
+    nulls: Nulls = "ignore"
     max_error: float = 0
     limits: Limits = field(default_factory=Limits)
 
@@ -159,7 +159,7 @@ def _ordered(asked: Asked, columns: Mapping[str, str], spelled: Any) -> set[str]
     if asked.nulls == "equal":
         if asked.ordered:
             raise RequestError(
-                "With nulls 'equal' columns have no order: NULL is equal to NULL, and neither less nor greater than a value.",
+                "With nulls 'equal' columns have no order: NULL equals NULL, and is neither less nor greater.",
                 hint="Leave 'ordered' out, or read NULLs with 'ignore'.",
             )
         return set()

@@ -55,6 +55,12 @@ class Engine(ABC):
         """Their columns, with their Spark types."""
 
     @abstractmethod
+    def fetch(
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> pa.Table:
+        """Some columns (with their types) of all rows, in this process."""
+
+    @abstractmethod
     def instant(self, value: datetime) -> int:
         """Which instant, in microseconds since 1970, a timestamp without a zone stands for."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
@@ -27,6 +27,7 @@ from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_ROWS_HERE = 5_000
@@ -72,6 +73,13 @@ class SparkEngine(Engine):
     def types(self, rows: DataFrame, source: Changes) -> dict[str, str]:
         """See ``Engine``."""
         return column_types(rows, source)
+
+    def fetch(
+        self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> pa.Table:
+        """See ``Engine``."""
+        with reading(source, "table", mask=mask):
+            return rows.select(*kept(rows, columns)).toArrow().rename_columns(list(columns))
 
     def instant(self, value: datetime) -> int:
         """See ``Engine``."""

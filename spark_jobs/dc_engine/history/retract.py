@@ -19,9 +19,9 @@ def is_newest(storage: Storage, snapshot: Snapshot, load: Load) -> bool:
         return False
     if not all(one.discarded for one in snapshot.loads(storage).since(load.place + 1)):
         return False
-    derived = [file for file in snapshot.files if file.kind.derived]
-    owners = {(file.kind, file.owner) for file in derived}
-    own = {(file.kind, file.owner) for file in derived if file.load == load.number}
+    runs = snapshot.files_of(FileKind.INDEX)  # every load writes one to each index
+    owners = {file.owner for file in runs}
+    own = {file.owner for file in runs if file.load == load.number}
     return (bool(own) and own == owners) or not (load.inserted or load.deleted)
 
 

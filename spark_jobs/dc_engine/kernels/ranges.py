@@ -69,11 +69,11 @@ def _one_pair(left, right, row, other, slots, words):  # type: ignore[no-untyped
         words[word, 0] = 0
     for term in range(left.shape[0]):
         code, value = left[term, row], right[term, other]
+        pattern = (one & (code == value)) << slots.shift[term]
         if slots.ordered[term]:
-            bits = (one & (code <= value)) | (one & (code >= value)) << one
-        else:
-            bits = one & (code == value)
-        pattern = bits << slots.shift[term]
+            pattern = (one & (code <= value)) << slots.shift[term] | (one & (code >= value)) << (
+                slots.shift[term] + one
+            )
         if slots.null_shift[term] > 0:
             pattern |= (one & ((code < 0) | (value < 0))) << slots.null_shift[term]
         words[slots.word[term], 0] |= pattern

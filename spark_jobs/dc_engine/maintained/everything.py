@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan, identity_group, make_plan
@@ -11,21 +14,39 @@ from dc_engine.request import Request
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
 
+DEPENDENCIES = "dependencies"
+"""The name of what ``maintained.dependencies`` keeps. It is imported only where there is something of it to keep."""
 
-def everything(plan: Plan, rules: ConstraintSet, request: Request | None = None) -> list[Maintained]:
-    """All that a load, or (without a request) maintenance, has to maintain."""
-    return [Violations(plan, rules, request)]
+
+def everything(
+    plan: Plan, rules: ConstraintSet, facts: Mapping[str, Any], request: Request | None = None
+) -> list[Maintained]:
+    """All that a load, or (without a request) maintenance, has to maintain: ``facts`` are those of the state so far."""
+    things: list[Maintained] = [Violations(plan, rules, request)]
+    if DEPENDENCIES in facts:
+        from dc_engine.maintained.dependencies import Dependencies
+
+        things.append(Dependencies.of(facts[DEPENDENCIES], rules, request))
+    return things
 
 
 def everything_of(snapshot: Snapshot) -> list[Maintained]:
     """All that is kept up in a state as it is."""
-    return everything(plan_of(snapshot), load_constraints(snapshot.constraints))
+    return everything(plan_of(snapshot), load_constraints(snapshot.constraints), snapshot.facts)
 
 
 def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
     """The plan by which the indexes of a snapshot were made."""
-    plan = make_plan(load_constraints(snapshot.constraints), snapshot.schema)
+    also = [name for columns in further_columns(snapshot.facts).values() for name in columns]
+    plan = make_plan(load_constraints(snapshot.constraints), snapshot.schema, also)
     return plan.recognising() if recognise or recognises(snapshot) else plan
+
+
+def further_columns(facts: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Columns that are kept for something else than constraints, by what messages call it."""
+    if DEPENDENCIES not in facts:
+        return {}
+    return {"the discovery of dependencies": list(facts[DEPENDENCIES]["space"]["columns"])}
 
 
 def recognises(snapshot: Snapshot) -> bool:

@@ -42,6 +42,12 @@ class RowNames:
             for one, row in zip(wanted, rows, strict=True)
         }
 
+    def values_of(self, row_id: int, columns: Sequence[str]) -> dict[str, Any]:
+        """Some values of a row, as they may be shown."""
+        found = take_rows(self.storage, self._files, np.array([row_id], np.int64), columns)
+        (row,) = json_rows({name: whole(found.column(name)) for name in columns})
+        return {name: self._shown(name, value) for name, value in row.items()}
+
     def _shown(self, name: str, value: Any) -> Any:
         return MASKED if name.lower() in self._masked else value
 

@@ -33,6 +33,8 @@ class FileKind(enum.StrEnum):
     DEAD = "dead", "dead", False, False
     INDEX = "index", "index", False, True
     LOADS = "loads", "loads", False, False
+    PATTERNS = "patterns", "patterns", False, True
+    DEPENDENCIES = "dependencies", "dependencies", False, False
     VERDICT = "verdict", "verdicts", True, False
     VIOLATIONS = "violations", "violations", True, False
     VIOLATING_ROWS = "violating_rows", "violating_rows", True, False
@@ -49,6 +51,7 @@ class Action(enum.StrEnum):
     COMPACT = "compact"
     VACUUM = "vacuum"
     REBUILD = "rebuild"
+    DISCOVER = "discover"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,258 @@
+"""Discover dependencies: in a table, or in the rows of a state, which then keeps them exact with every load.
+
+``discover(spark, request)`` is the function; as an application: ``python -m dc_engine.discover --request asked.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.apply_load import apply_load
+from dc_engine.changing import caught_up
+from dc_engine.constraints.files import load_constraints, to_mapping
+from dc_engine.constraints.model import ConstraintSet
+from dc_engine.detection.plan import make_plan
+from dc_engine.discovery.asking import Discovery
+from dc_engine.discovery.coded import alike, encoded, useless
+from dc_engine.discovery.keeping import found
+from dc_engine.discovery.listing import Dependency, listed, merged_view
+from dc_engine.discovery.ranking import Scales
+from dc_engine.discovery.space import Asked, Space, space_of, with_cross
+from dc_engine.engines.base import Engine
+from dc_engine.engines.spark import engine_of
+from dc_engine.errors import RequestError, StateError, counted
+from dc_engine.job import Clock, State, run
+from dc_engine.maintained.base import Ground
+from dc_engine.maintained.columns import with_columns
+from dc_engine.maintained.continuity import check_mask, check_table
+from dc_engine.maintained.dependencies import Dependencies
+from dc_engine.maintained.everything import DEPENDENCIES, recognises
+from dc_engine.maintained.reading import living_rows
+from dc_engine.maintained.stored import read_set
+from dc_engine.masking import without_values
+from dc_engine.request import Request
+from dc_engine.state.files import Action
+from dc_engine.state.snapshots import Snapshot, advance, read_current
+from dc_engine.state.storage import Storage
+from dc_engine.state.turns import take_turns
+from dc_engine.verdict import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("airflow_dc_provider.discover")
+
+
+def discover(
+    session: SparkSession | Callable[[], SparkSession] | Engine,
+    request: Discovery | Mapping[str, Any],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The dependencies of a table; with a state they are kept in it from now on."""
+    asked = request if isinstance(request, Discovery) else Discovery.from_mapping(request)
+    engine, clock = engine_of(session, asked.engine), Clock()
+    with without_values(asked.mask):
+        if asked.state is None:
+            return _of_table(engine, asked, clock)
+        storage = Storage(asked.state, storage_options)
+        storage.check_exclusive()
+        current = take_turns(
+            storage,
+            "discover",
+            lambda: _begun(engine, storage, asked, clock),
+            max_wait_seconds=asked.max_wait_seconds,
+        )
+        if current is None:
+            _first_load(engine, asked, storage_options)
+            with clock.step("read"):
+                current = read_current(storage)
+        assert current is not None
+        return _answer(asked, current.facts[DEPENDENCIES], read_set(storage, current), current.rows, clock)
+
+
+def _of_table(engine: Engine, asked: Discovery, clock: Clock) -> dict[str, Any]:
+    """The answer for a table, of which nothing is kept."""
+    assert asked.table is not None
+    with clock.step("read"):
+        rows = engine.read(asked.table, "table", mask=asked.mask)
+        types = engine.types(rows, asked.table)
+        check_mask(asked.mask, types, source=str(asked.table))
+        table = engine.fetch(rows, comparable_columns(asked.asked, types), asked.table, mask=asked.mask)
+    with clock.step("encode"):
+        columns = {name: table.column(name) for name in table.column_names}
+        space = make_space(asked.asked, types, columns)
+        coded = encoded(space, columns, np.arange(table.num_rows))
+    with clock.step("search"):
+        known = found(space, coded, asked.mode)
+    with clock.step("rank"):
+        scales = Scales(coded.table(space, known.nullable))
+        terms = space.terms(known.nullable)
+        dependencies = listed(terms, space.nulls, known.sets, scales, "") if table.num_rows > 1 else []
+    facts = {"space": space.to_dict(), "mode": known.mode, "because": known.because}
+    return _answer(asked, facts, dependencies, table.num_rows, clock)
+
+
+def comparable_columns(asked: Asked, types: Mapping[str, str]) -> dict[str, str]:
+    """The columns that may be looked at, by what is asked for and by their types."""
+    space = space_of(asked, types, {})
+    return dict(space.columns)
+
+
+def make_space(asked: Asked, types: Mapping[str, str], columns: Mapping[str, pa.ChunkedArray]) -> Space:
+    """The space for a table with these values."""
+    space = space_of(asked, types, useless(columns) if asked.columns is None else {})
+    if asked.cross in ("one", "both"):
+        space = with_cross(space, alike(space, columns), both=asked.cross == "both")
+    for name, reason in space.left_out.items():
+        log.info("column %s is left out: %s", name, reason)
+    return space
+
+
+def _answer(
+    asked: Discovery, facts: Mapping[str, Any], dependencies: list[Dependency], rows: int, clock: Clock
+) -> dict[str, Any]:
+    space = facts["space"]
+    holding = [one for one in dependencies if one.shown and one.until is None]
+    chosen = merged_view(holding, space["classes"]) if asked.view == "merged" else holding
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "rows": rows,
+        "space": space,
+        "mode": facts["mode"],
+        "complete": not facts["because"],
+        "because": facts["because"],
+        "dependencies": [one.to_dict() for one in chosen],
+        "seconds": clock.total,
+    }
+
+
+# with a state
+
+
+def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> Snapshot | None:
+    """The state with the dependencies of its rows, committed; nothing if it has no rows yet."""
+    current = read_current(storage)
+    ground = Ground(engine, storage, mask=asked.mask)
+    with ground.drafts.removed_on_failure(storage):
+        if current is None or not current.recent:
+            _prepared(ground, asked, current)
+            return None
+        with clock.step("read"):
+            rules = _rules(asked, current)
+            space, base = _widened(ground, asked, current, rules)
+        with clock.step("search"):
+            things = [Dependencies(space, asked.mode, rules)]
+            bare = replace(base, facts={name: fact for name, fact in base.facts.items() if name != DEPENDENCIES})
+            after = caught_up(ground, bare, things)
+        with clock.step("commit"):
+            snapshot = advance(current, after, Action.DISCOVER)
+            ground.drafts.commit(storage, snapshot)
+    return snapshot
+
+
+def _rules(asked: Discovery, current: Snapshot) -> ConstraintSet:
+    """The constraints in force; a discovery changes none of them."""
+    rules = load_constraints(current.constraints)
+    if asked.constraints is not None:
+        check_table(current, load_constraints(asked.constraints), state=asked.state or "")
+    return rules
+
+
+def _widened(ground: Ground, asked: Discovery, current: Snapshot, rules: ConstraintSet) -> tuple[Space, Snapshot]:
+    """The space, and the state with all its columns."""
+    types = dict(current.schema)
+    if asked.table is not None:
+        known = {name.lower() for name in types}
+        given = ground.engine.types(ground.engine.read(asked.table, "table", mask=asked.mask), asked.table)
+        types |= {name: spark_type for name, spark_type in given.items() if name.lower() not in known}
+    _check_known(asked, types, current)
+    wanted = comparable_columns(asked.asked, types)
+    plan = make_plan(rules, types, wanted)
+    if recognises(current):
+        plan = plan.recognising()
+    base = with_columns(ground, current, plan, rules, [], asked.table)
+    base = replace(base, schema=plan.schema)
+    parts = list(living_rows(ground.storage, base, list(wanted)))
+    table = pa.concat_tables(parts) if parts else None
+    columns = {name: table.column(name) for name in wanted} if table is not None else {}
+    return make_space(asked.asked, types, columns), base
+
+
+def _check_known(asked: Discovery, types: Mapping[str, str], current: Snapshot) -> None:
+    """Refuse columns that the state does not have, if no table is given that has them."""
+    known = {name.lower() for name in types}
+    unknown = [name for name in asked.asked.names() if name.lower() not in known]
+    if unknown and asked.table is None:
+        raise RequestError(
+            f"The state does not have column '{unknown[0]}' of its {counted(current.rows, 'row')}.",
+            hint="Give the whole table as 'table' in the request.",
+        )
+
+
+def _prepared(ground: Ground, asked: Discovery, current: Snapshot | None) -> None:
+    """Commit a state without rows that knows what to look for; its first load then finds it."""
+    if asked.table is None:
+        raise StateError(
+            f"There is no load in {ground.storage.uri} whose rows could be looked at.",
+            hint="Give the table as 'table' in the request: it becomes the first load.",
+        )
+    rows = ground.engine.read(asked.table, "table", mask=asked.mask)
+    types = ground.engine.types(rows, asked.table)
+    check_mask(asked.mask, types, source=str(asked.table))
+    wanted = comparable_columns(asked.asked, types)
+    table = ground.engine.fetch(rows, wanted, asked.table, mask=asked.mask)
+    space = make_space(asked.asked, types, {name: table.column(name) for name in table.column_names})
+    rules = load_constraints(_constraints(asked))
+    empty = current or Snapshot(number=0, parent=None, table=rules.table)
+    check_table(empty, rules, state=asked.state or "")
+    bare = replace(empty, constraints=to_mapping(rules), schema={}, facts={})
+    after = caught_up(ground, bare, [Dependencies(space, asked.mode, rules)])
+    ground.drafts.commit(ground.storage, advance(empty, replace(after, constraints={}), Action.DISCOVER))
+
+
+def _constraints(asked: Discovery) -> str | Mapping[str, Any]:
+    """The constraints for a new state: those given, or none."""
+    if asked.constraints is not None:
+        return asked.constraints
+    source = asked.table
+    name = (source.table or (source.path or "").rstrip("/").rpartition("/")[2].partition(".")[0]) if source else ""
+    return {"version": 1, "table": name or "table", "constraints": []}
+
+
+def _first_load(engine: Engine, asked: Discovery, storage_options: Mapping[str, Any] | None) -> None:
+    assert asked.table is not None
+    assert asked.state is not None
+    request = Request(
+        state=asked.state,
+        load_id=asked.load_id,
+        changes=asked.table,
+        constraints=_constraints(asked),
+        mask=asked.mask,
+        engine=asked.engine,
+        max_wait_seconds=asked.max_wait_seconds,
+    )
+    apply_load(engine, request, storage_options=storage_options)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The application: a request in, the dependencies (or an error document) out."""
+    parser = argparse.ArgumentParser(description="Discover the dependencies of a table.")
+    parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
+
+    def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
+        return discover(state.session, state.read(options.request), storage_options=state.options)
+
+    return run("discover", parser, arguments, act)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Dependencies as people see them: named, ranked, with their history; and what a change did to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dc_engine.constraints.model import Nulls
+from dc_engine.constraints.naming import class_of, dependency_id, text_of
+from dc_engine.constraints.normalise import swapped
+from dc_engine.constraints.printer import print_bodies
+from dc_engine.discovery.boxes import Box, body_of, canonical, literals_of, matrix, mirrored, said
+from dc_engine.discovery.classes import shown_dcs
+from dc_engine.discovery.enumerating import Sets
+from dc_engine.discovery.ranking import Scales, Worth
+from dc_engine.discovery.terms import Terms
+
+_MOST_PARENTS = 10
+_SIMPLEST = {"unique": 0, "fd": 1, "dc": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A dependency that holds, or (with ``until``) that did."""
+
+    id: str
+    kind: str
+    text: str
+    formula: str
+    box: Box
+    shown: bool = True
+    """Whether people see it: of several that say the same, or that others imply, some are kept for the search alone."""
+    error: float = 0.0
+    """The share of all pairs of rows that violate it."""
+    support: int | None = None
+    rank: int | None = None
+    since: str = ""
+    """The load since which it holds, as far as it is known."""
+    origin: str = "found"
+    """``found``, ``refined`` from others that fell, or ``generalised`` from others that follow from it."""
+    parents: tuple[str, ...] = ()
+    """Those others, by their ids."""
+    until: str | None = None
+    """The load that invalidated it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """How an answer lists it."""
+        names = ("id", "text", "formula", "error", "support", "rank", "since")
+        return {"class": self.kind, **{name: getattr(self, name) for name in names}}
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What a change did to the dependencies that people see."""
+
+    lost: list[Dependency] = field(default_factory=list)
+    instead: Mapping[str, list[Dependency]] = field(default_factory=dict)
+    """What holds in the place of each that was lost, by its id."""
+    added: list[Dependency] = field(default_factory=list)
+    generalised: list[tuple[Dependency, Dependency]] = field(default_factory=list)
+    """Those that still hold but follow from a new one, with that one."""
+
+
+def listed(terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str) -> list[Dependency]:
+    """All dependencies of all classes, best first; those that are not shown last. Mirror images are one."""
+    found = []
+    for kind, boxes in sets.items():
+        each = sorted({canonical(terms, box) for box in boxes})
+        shown = _shown(terms, kind, each)
+        worth = scales.weigh(kind, shown)
+        known = set(shown)
+        for box in each:
+            found.append((_named(terms, nulls, kind, box, since), worth.get(box, Worth(None, 0.0)), box in known))
+    found.sort(key=lambda one: (not one[2], -one[1].score, len(said(one[0].box)), one[0].text, one[0].id))
+    return [
+        replace(one, shown=shown, support=worth.support, rank=place if shown else None)
+        for place, (one, worth, shown) in enumerate(found, 1)
+    ]
+
+
+def _named(terms: Terms, nulls: Nulls, kind: str, box: Box, since: str) -> Dependency:
+    bodies = (body_of(terms, box),)
+    text = text_of(bodies) if class_of(bodies) == kind else print_bodies(bodies)
+    return Dependency(dependency_id(kind, bodies, nulls), kind, text, print_bodies(bodies), box, since=since)
+
+
+def _shown(terms: Terms, kind: str, boxes: Sequence[Box]) -> list[Box]:
+    """Those that people see: no empty rule; across columns none that holds everywhere or follows from others."""
+    rules = [box for box in boxes if said(box)]
+    if kind != "dc" or all(term.own for term in terms.terms):
+        return rules
+    by_text = {str(way): box for box in rules for body in [body_of(terms, box)] for way in (body, swapped(body))}
+    return [by_text[str(body)] for body in shown_dcs(terms, (literals_of(terms, box) for box in rules))]
+
+
+def merged_view(found: Iterable[Dependency], classes: Sequence[str]) -> list[Dependency]:
+    """Each dependency once, in the simplest of the classes that were asked for, and ranked anew."""
+    kept = sorted((one for one in once(found) if one.kind in classes), key=lambda one: one.rank or 0)
+    return [replace(one, rank=place) for place, one in enumerate(kept, 1)]
+
+
+def once(found: Iterable[Dependency]) -> list[Dependency]:
+    """Of those that are shown, each that is in several classes in the simplest of them."""
+    simplest: dict[Box, Dependency] = {}
+    for one in found:
+        if one.shown and (one.box not in simplest or _SIMPLEST[one.kind] < _SIMPLEST[simplest[one.box].kind]):
+            simplest[one.box] = one
+    return list(simplest.values())
+
+
+def moved(
+    terms: Terms, before: Sequence[Dependency], after: Sequence[Dependency], load_id: str
+) -> tuple[list[Dependency], Moves]:
+    """The dependencies after a change with their histories, and what became of those before."""
+    old = {one.id: one for one in before}
+    now = {one.id: one for one in after}
+    gone = [one for one in before if one.id not in now]
+    come = [one for one in after if one.id not in old]
+    after_boxes, gone_boxes = _Within(terms, after), _Within(terms, gone)
+    refined = {one.id: gone_boxes.wider(one) for one in come}
+    general = {one.id: after_boxes.wider(one) for one in gone}
+    parents_of = {one.id: ("refined", refined[one.id]) for one in come if refined[one.id]}
+    for one in gone:
+        for other in general[one.id]:
+            if other.id not in old:
+                parents_of.setdefault(other.id, ("generalised", []))[1].append(one)
+    result = []
+    for one in after:
+        if one.id in old:
+            kept = old[one.id]
+            result.append(replace(one, since=kept.since, origin=kept.origin, parents=kept.parents))
+        else:
+            origin, parents = parents_of.get(one.id, ("found", []))
+            result.append(
+                replace(one, since=load_id, origin=origin, parents=tuple(p.id for p in parents[:_MOST_PARENTS]))
+            )
+    return result, _moves(terms, gone, come, result, general, parents_of)
+
+
+def _moves(
+    terms: Terms,
+    gone: Sequence[Dependency],
+    come: Sequence[Dependency],
+    after: Sequence[Dependency],
+    general: Mapping[str, list[Dependency]],
+    parents_of: Mapping[str, tuple[str, list[Dependency]]],
+) -> Moves:
+    lost = [one for one in gone if one.shown and not general[one.id]]
+    shown = {one.id: one for one in after if one.shown}
+    inside = _Within(terms, [one for one in after if one.shown])
+    return Moves(
+        lost,
+        {one.id: inside.narrower(one) for one in lost},
+        [shown[one.id] for one in come if one.id in shown and parents_of.get(one.id, ("",))[0] != "refined"],
+        [(one, general[one.id][0]) for one in gone if one.shown and general[one.id]],
+    )
+
+
+class _Within:
+    """Dependencies by the boxes that they forbid, to find those with larger and with smaller ones."""
+
+    def __init__(self, terms: Terms, dependencies: Sequence[Dependency]) -> None:
+        self._terms = terms
+        self._all = list(dependencies)
+        self._matrix = matrix(terms, [one.box for one in self._all])
+
+    def wider(self, one: Dependency) -> list[Dependency]:
+        """Those from which one follows, of its own class first."""
+        return self._chosen(one, lambda box: ~(box & ~self._matrix).any(axis=1))
+
+    def narrower(self, one: Dependency) -> list[Dependency]:
+        """Those of its class that follow from it, either way round."""
+        found = self._chosen(one, lambda box: ~(self._matrix & ~box).any(axis=1))
+        return [other for other in found if other.kind == one.kind]
+
+    def _chosen(self, one: Dependency, test: Any) -> list[Dependency]:
+        places = np.zeros(len(self._all), bool)
+        for box in {one.box, mirrored(self._terms, one.box)}:
+            places |= test(np.array(box, np.uint8))
+        found = [self._all[place] for place in np.flatnonzero(places)]
+        return sorted(found, key=lambda other: (other.kind != one.kind, other.rank or 1 << 30, other.id))

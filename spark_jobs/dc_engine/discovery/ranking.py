@@ -1,0 +1,156 @@
+"""What a dependency is worth: how much there is in the data that could have violated it, and how short it is.
+
+*Support* are the pairs of rows that satisfy all of a rule but its right side: they had to decide. Were the right side
+independent of the rest, a known share of them would violate the rule; the more were to be expected, the less is it by
+chance that there is none. A dependency that no pair could have violated is worth nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dc_engine.detection.codes import combine
+from dc_engine.discovery.boxes import Box, equalities, said
+from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.table import Table, first_of_each
+from dc_engine.discovery.terms import Outcome
+
+_ROWS = 200_000
+"""Rows of which groups are counted; of larger tables a part stands for all."""
+_PAIRED = 1_500
+"""Rows of which all pairs are compared."""
+_MOST = 3_000
+"""So many dependencies of class ``dc`` are weighed, the shortest first; the others come after them."""
+_NOT_EQUAL = int(Outcome.LESS | Outcome.GREATER)
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What is known about the worth of a dependency."""
+
+    support: int | None
+    """Pairs of rows that satisfy all but the right side, estimated in large tables; None if it was not weighed."""
+    score: float
+
+
+class Scales:
+    """Weighs the dependencies of one table."""
+
+    def __init__(self, table: Table) -> None:
+        rows = table.rows
+        step = max(1, -(-rows // _ROWS))
+        self._rows = rows
+        self._part = table.taken(np.arange(0, rows, step)) if step > 1 else table
+        self._scale = _pairs(rows) / max(_pairs(self._part.rows), 1)
+        self._agreeing: dict[frozenset[int], float] = {}
+        self._sample = _PairSample(table)
+
+    def weigh(self, kind: str, boxes: Sequence[Box]) -> dict[Box, Worth]:
+        """The worth of each dependency of a class."""
+        if kind == "unique":
+            return {box: self._unique(box) for box in boxes}
+        if kind == "fd":
+            return {box: self._fd(box) for box in boxes}
+        shortest = set(sorted(boxes, key=lambda box: (len(said(box)), box))[:_MOST])
+        return {box: self._dc(box) if box in shortest else Worth(None, 0.0) for box in boxes}
+
+    def pairs_agreeing(self, places: Iterable[int]) -> float:
+        """About how many pairs of rows agree on some terms, exactly in tables that are not large."""
+        key = frozenset(places)
+        if key not in self._agreeing:
+            columns = [self._part.left[place].astype(np.int64) for place in sorted(key)]
+            valid = np.logical_and.reduce([one >= 0 for one in columns], initial=True) & np.ones(self._part.rows, bool)
+            codes = combine(columns)[valid] if columns else np.zeros(self._part.rows, np.int64)
+            sizes = np.bincount(codes, minlength=1)
+            self._agreeing[key] = float((sizes * (sizes - 1) // 2).sum()) * self._scale
+        return self._agreeing[key]
+
+    def _share(self, place: int) -> float:
+        """The share of all pairs that agree on a term."""
+        return self.pairs_agreeing([place]) / max(_pairs(self._rows), 1)
+
+    def _unique(self, box: Box) -> Worth:
+        places = said(box)
+        if (
+            len(places) == 1
+        ):  # no pair agrees on it, so there is nothing to compare it with: it is as good as the table is long
+            return Worth(_pairs(self._rows), math.log10(1 + self._rows))
+        rest = {place: self.pairs_agreeing([one for one in places if one != place]) for place in places}
+        expected = min((pairs * self._share(place) for place, pairs in rest.items()), default=0.0)
+        return Worth(round(min(rest.values(), default=0.0)), math.log10(1 + expected) / max(len(places), 1))
+
+    def _fd(self, box: Box) -> Worth:
+        left = equalities(box)
+        support = self.pairs_agreeing(left)
+        if not left:  # a constant column
+            return Worth(round(support), math.log10(1 + self._rows) / 2)
+        (right,) = set(said(box)) - left
+        expected = support * (1 - self._share(right))
+        return Worth(round(support), math.log10(1 + expected) / len(said(box)))
+
+    def _dc(self, box: Box) -> Worth:
+        places = said(box)
+        if not places:
+            return Worth(0, 0.0)
+        support, expected = self._sample.weigh(box, places, right_side(box))
+        scale = _pairs(self._rows) / max(self._sample.pairs, 1)
+        return Worth(round(support * scale), math.log10(1 + expected * scale) / len(places))
+
+
+def right_side(box: Box) -> int:
+    """The term that a rule is read as deciding: the one with ``!=`` if there is one, else the last with an order."""
+    places = said(box)
+    unequal = [place for place in places if box[place] == _NOT_EQUAL]
+    ordered = [place for place in places if place not in equalities(box)]
+    return (unequal or ordered or places)[-1]
+
+
+def _pairs(rows: int) -> int:
+    return rows * (rows - 1) // 2
+
+
+class _PairSample:
+    """The patterns of all pairs of some rows, with their numbers."""
+
+    def __init__(self, table: Table) -> None:
+        random = np.random.default_rng(0)
+        rows = np.sort(random.permutation(table.rows)[:_PAIRED])
+        t, s = np.triu_indices(len(rows), 1)
+        self.pairs = len(t)
+        patterns = table.patterns(rows[t], rows[s])
+        first = first_of_each(patterns)
+        order = np.lexsort(patterns.T[::-1]) if len(patterns) else first
+        self._counts = np.diff(np.append(_starts(patterns[order]), len(order))).astype(np.float64)
+        distinct = patterns[first]
+        self._layout: Layout = table.layout
+        self._outcomes = [table.layout.outcomes(distinct, place) for place in range(len(table.layout.slots))]
+        turned = table.layout.mirrored(distinct)
+        self._turned = [table.layout.outcomes(turned, place) for place in range(len(table.layout.slots))]
+
+    def weigh(self, box: Box, places: Sequence[int], right: int) -> tuple[float, float]:
+        """Pairs that satisfy all but the right side, and how many of them one would expect to satisfy it too."""
+        rest = [place for place in places if place != right]
+        support = self._counts[self._satisfying(box, rest)].sum()
+        share = self._counts[self._satisfying(box, [right])].sum() / max(self.pairs, 1)
+        return float(support), float(support * share)
+
+    def _satisfying(self, box: Box, places: Sequence[int]) -> np.ndarray:
+        """Which patterns satisfy what a box says about some terms, one way round or the other."""
+        ways = []
+        for outcomes in (self._outcomes, self._turned):
+            inside = np.ones(len(self._counts), bool)
+            for place in places:
+                inside &= outcomes[place] & box[place] != 0
+            ways.append(inside)
+        return ways[0] | ways[1]
+
+
+def _starts(ordered: np.ndarray) -> np.ndarray:
+    """Where each of some ordered patterns begins."""
+    if not len(ordered):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)]))

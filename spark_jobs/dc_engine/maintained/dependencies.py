@@ -1,0 +1,168 @@
+"""The dependencies that were found in a table, kept exact by every change."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dc_engine.constraints.model import ConstraintSet
+from dc_engine.detection.compact import Merge
+from dc_engine.discovery.coded import Coded
+from dc_engine.discovery.files import is_run_of, read_dependencies, write_dependencies, write_patterns
+from dc_engine.discovery.keeping import Known, Turnover, changed, difference, found
+from dc_engine.discovery.listing import Dependency, Moves, listed, moved
+from dc_engine.discovery.ranking import Scales
+from dc_engine.discovery.space import Space
+from dc_engine.errors import counted
+from dc_engine.history.change import Change
+from dc_engine.maintained.base import Ground, Kept, Maintained
+from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.losses import Found, judged_dependencies
+from dc_engine.maintained.naming import RowNames
+from dc_engine.maintained.proof import problems_of
+from dc_engine.maintained.reading import coded_rows, coming_and_going
+from dc_engine.maintained.stored import read_known, read_set, set_file
+from dc_engine.request import Request
+from dc_engine.sizes import SIZES
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.verdict import Verdict
+
+log = logging.getLogger("airflow_dc_provider.apply_load")
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies(Maintained):
+    """Patterns, and the sets that follow from them; the snapshot says in which space, and which file is in force."""
+
+    space: Space
+    mode: str
+    rules: ConstraintSet
+    request: Request | None = None
+
+    name: ClassVar[str] = DEPENDENCIES
+
+    @staticmethod
+    def of(facts: Mapping[str, Any], rules: ConstraintSet, request: Request | None) -> Dependencies:
+        """What a snapshot says is to be kept."""
+        return Dependencies(Space.from_dict(facts["space"]), facts["asked"], rules, request)
+
+    def news(self, before: Snapshot) -> list[str]:  # noqa: ARG002
+        """See ``Maintained``."""
+        return []
+
+    def caught_up(self, ground: Ground, base: Snapshot) -> Snapshot:
+        """See ``Maintained``. Files of sets that were in force before are left behind."""
+        facts = base.facts.get(self.name)
+        if facts is None or facts["space"] != self.space.to_dict() or facts["asked"] != self.mode:
+            return self._built(ground, base)
+        needless = {one.path for one in base.files_of(FileKind.DEPENDENCIES) if one.path != facts["set"]}
+        runs = [one for one in base.files_of(FileKind.PATTERNS) if is_run_of(one, self.space, facts["mode"])]
+        needless |= {one.path for one in base.files_of(FileKind.PATTERNS) if one not in runs}
+        kept = [one for one in base.files if one.path not in needless]
+        if len(runs) > SIZES.pattern_runs:
+            known = read_known(ground.storage, base)
+            whole = write_patterns(ground.storage, self.space, known, 0, known.store)
+            ground.drafts.extend(whole)
+            kept = [*(one for one in kept if one.kind is not FileKind.PATTERNS), *whole]
+        return replace(base, files=kept)
+
+    def _built(self, ground: Ground, base: Snapshot) -> Snapshot:
+        """The snapshot with dependencies found from scratch; the history of those known before goes on."""
+        log.info("looking for dependencies in %s", counted(base.rows, "row"))
+        rows = coded_rows(ground.storage, base, self.space)
+        known = found(self.space, rows, self.mode)
+        history = base.files_of(FileKind.DEPENDENCIES)[-1:]
+        before = read_dependencies(ground.storage, history[0]) if history else []
+        load_id = next((one.load_id for one in reversed(base.recent) if not one.discarded and not one.gone), "")
+        dependencies, _ = self._listed(known, None, rows, before, load_id)
+        patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
+        file = write_dependencies(ground.storage, 0, dependencies)
+        ground.drafts.extend([*patterns, file])
+        others = [one for one in base.files if one.kind not in (FileKind.PATTERNS, FileKind.DEPENDENCIES)]
+        facts = {**base.facts, self.name: self._facts(known, dependencies, file)}
+        return replace(base, files=[*others, *patterns, file], facts=facts)
+
+    def _listed(
+        self, known: Known, last: Known | None, rows: Coded, before: Sequence[Dependency], load_id: str
+    ) -> tuple[Sequence[Dependency], Moves]:
+        """The whole set, named and ranked, with its history; and what became of the one before, that of ``last``."""
+        if last is not None and known.same_sets(last):
+            return before, Moves()
+        terms = self.space.terms(known.nullable)
+        now: list[Dependency] = []
+        if len(rows.ids) > 1:  # of fewer rows nothing can be said
+            scales = Scales(rows.table(self.space, known.nullable))
+            now = listed(terms, self.space.nulls, known.sets, scales, load_id)
+        holding = [one for one in before if one.until is None]
+        after, moves = moved(terms, holding, now, load_id)
+        lost = [replace(one, until=load_id, rank=None) for one in moves.lost]
+        past = [one for one in before if one.until is not None]
+        return [*after, *lost, *past][: len(after) + SIZES.past_dependencies], moves
+
+    def _facts(self, known: Known, dependencies: Sequence[Dependency], file: DataFile) -> dict[str, Any]:
+        shown = [one for one in dependencies if one.shown and one.until is None]
+        return {
+            "space": self.space.to_dict(),
+            "asked": self.mode,
+            "mode": known.mode,
+            "nullable": sorted(known.nullable),
+            "bound": known.bound,
+            "because": known.because,
+            "valid": {name: sum(one.kind == name for one in shown) for name in self.space.classes},
+            "set": file.path,
+        }
+
+    def merges(self, files: Sequence[DataFile], *, everything: bool) -> list[Merge]:  # noqa: ARG002
+        """See ``Maintained``. Runs of patterns are few and small: a load merges them before it adds its own."""
+        return []
+
+    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int) -> Kept:
+        """See ``Maintained``. What a replaced load undoes comes first, so that the verdict is about the load alone."""
+        started = time.monotonic()
+        facts, dependencies = base.facts[self.name], read_set(ground.storage, base)
+        before = read_known(ground.storage, base, dependencies)
+        rows, flags = coming_and_going(ground.storage, base, self.space, change)
+        load_id = self.request.load_id if self.request else base.load_id
+        between = self._after(before, rows, flags.before, flags.between)
+        undone, _ = self._listed(between, before, rows.chosen(flags.between), dependencies, load_id)
+        after = self._after(between, rows, flags.between, flags.after)
+        now, moves = self._listed(after, between, rows.chosen(flags.after), undone, load_id)
+        files = write_patterns(ground.storage, self.space, after, owner, difference(self.space, before, after))
+        if now is not dependencies or after is not before:
+            file = set_file(base)
+            if now is not dependencies:
+                file = write_dependencies(ground.storage, owner, now)
+                files.append(file)
+            facts = self._facts(after, now, file)
+        ground.drafts.extend(files)
+        there = rows.chosen(flags.after)
+        found_now = Found(facts, moves, undone, after, there.table(self.space, after.nullable), there.ids)
+        return Kept(files, facts, (), found_now, {"dependencies": round(time.monotonic() - started, 3)})
+
+    def _after(self, known: Known, rows: Coded, before: np.ndarray, after: np.ndarray) -> Known:
+        if (before == after).all():
+            return known
+        if not before.any():
+            return found(self.space, rows.chosen(after), self.mode)
+        return changed(self.space, known, Turnover(rows, before, after), self.mode)
+
+    def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
+        """See ``Maintained``."""
+        dependencies = judged_dependencies(verdict.dependencies, self.rules.dependencies, self.space, kept.found, names)
+        return replace(verdict, dependencies=replace(dependencies, seconds=kept.seconds["dependencies"]))
+
+    def rejected(self, verdict: Verdict, stays: Snapshot) -> Verdict:
+        """See ``Maintained``."""
+        facts = stays.facts[self.name]
+        told = replace(verdict.dependencies, valid=dict(facts["valid"]), complete=not facts["because"])
+        return replace(verdict, dependencies=replace(told, because=facts["because"]))
+
+    def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
+        """See ``Maintained``."""
+        return problems_of(ground.storage, snapshot, self.space)

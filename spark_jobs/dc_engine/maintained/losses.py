@@ -1,0 +1,119 @@
+"""What a verdict says about dependencies: how many hold, which count, which were lost and what holds instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dc_engine.constraints.model import Body, Column, Watching
+from dc_engine.discovery.boxes import Box, body_of, containing, one_way
+from dc_engine.discovery.counting import violating_pairs
+from dc_engine.discovery.keeping import Known, places_of
+from dc_engine.discovery.listing import Dependency, Moves, merged_view, once
+from dc_engine.discovery.space import Space
+from dc_engine.discovery.table import Table
+from dc_engine.maintained.naming import RowNames
+from dc_engine.verdict import Dependencies, DependencyVerdict, LostDependency
+
+_SHOWN = 200
+"""So many of each list are in a verdict; the state has all of them."""
+_COUNTED = 20
+"""Of so many lost ones the violations are counted, and a pair of rows is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a change did, for the verdict."""
+
+    facts: Mapping[str, Any]
+    moves: Moves
+    before: Sequence[Dependency]
+    """Those that held without the load, with their ranks then."""
+    known: Known
+    table: Table
+    """The rows that are there after the change."""
+    ids: np.ndarray
+
+
+def judged_dependencies(
+    dependencies: Dependencies, watching: Watching, space: Space, found: Found, names: RowNames
+) -> Dependencies:
+    """The dependencies of a verdict (those that people pinned are there already) with those found in the data."""
+    watched = _watched(watching, space, found.before)
+    lost_now = sorted(once(found.moves.lost), key=lambda one: (one.id not in watched, one.rank or 0))
+    pinned = {one.id: one for one in dependencies.invalidated}
+    lost = [
+        _lost(one, watching, one.id in watched, found, names if place < _COUNTED else None)
+        for place, one in enumerate(lost_now[:_SHOWN])
+        if one.id not in pinned
+    ]
+    instead = {one.id: _instead(found.moves, one) for one in lost_now if one.id in pinned}
+    known = {one.id for one in dependencies.watched}
+    fallen = {one.id for one in found.moves.lost} | {one.id for one, _ in found.moves.generalised}
+    still = [one for one in found.before if one.id in watched and one.id not in fallen and one.id not in known]
+    return replace(
+        dependencies,
+        complete=not found.facts["because"],
+        because=found.facts["because"],
+        valid=dict(found.facts["valid"]),
+        watched=[*dependencies.watched, *(_verdict(one, watching) for one in still[:_SHOWN])],
+        invalidated=[*(replace(one, instead=instead.get(one.id, [])) for one in dependencies.invalidated), *lost],
+        added=[_verdict(one, watching) for one in once(found.moves.added)[:_SHOWN]],
+        generalised=[{"id": one.id, "by": by.id} for one, by in found.moves.generalised[:_SHOWN]],
+    )
+
+
+def _watched(watching: Watching, space: Space, before: Sequence[Dependency]) -> Collection[str]:
+    """The ids of those that count when they fall: by their ranks before the load."""
+    if watching.watch not in ("top", "all"):
+        return set()
+    ranked = merged_view((one for one in before if one.until is None), space.classes)
+    return {one.id for one in (ranked[: watching.top] if watching.watch == "top" else ranked)}
+
+
+def _verdict(one: Dependency, watching: Watching) -> DependencyVerdict:
+    return DependencyVerdict(one.id, one.kind, one.text, one.formula, watching.severity, one.rank, one.error, one.since)
+
+
+def _lost(one: Dependency, watching: Watching, watched: bool, found: Found, names: RowNames | None) -> LostDependency:
+    violations = violating_pairs(found.table, one.box) if names else None
+    example = _example(one.box, found, names) if names else None
+    return LostDependency(
+        **asdict(_verdict(one, watching)),
+        watched=watched,
+        violations=violations,
+        example=example,
+        instead=_instead(found.moves, one),
+    )
+
+
+def _instead(moves: Moves, one: Dependency) -> list[dict[str, Any]]:
+    return [{"id": other.id, "text": other.text} for other in moves.instead.get(one.id, ())[:10]]
+
+
+def _example(box: Box, found: Found, names: RowNames) -> dict[str, Any] | None:
+    """A pair of rows that violates a dependency, t and s as its formula has them."""
+    layout, store = found.table.layout, found.known.store
+    lines = np.flatnonzero(containing(layout, box, store.patterns))
+    t, s = (places_of(found.ids, ids[lines]) for ids in (store.t, store.s))
+    alive = np.flatnonzero((t >= 0) & (s >= 0))
+    if not len(alive):
+        return None
+    t, s = t[alive[:1]], s[alive[:1]]
+    if not one_way(layout, box, found.table.patterns(t, s))[0]:
+        t, s = s, t
+    sides = {"t": int(found.ids[t[0]]), "s": int(found.ids[s[0]])}
+    shown, mentioned = names.look_up(sides.values()), _columns(body_of(layout.terms, box))
+    return {
+        row: {"row": shown[row_id], "values": names.values_of(row_id, mentioned[row]), "rows": 1}
+        for row, row_id in sides.items()
+    }
+
+
+def _columns(body: Body) -> dict[str, list[str]]:
+    """The columns of t and of s that a body reads."""
+    sides = [side for one in body for side in (one.left, one.right) if isinstance(side, Column)]
+    return {row: list(dict.fromkeys(side.name for side in sides if side.row == row)) for row in "ts"}

@@ -1,0 +1,83 @@
+"""A proof that the stored dependencies are those of the rows, without looking for them again.
+
+Each witness is computed again from the values of its rows; the sets are enumerated again from the patterns; and each
+dependency is counted by detection's own code, which must find no violation. Counted patterns are counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dc_engine.constraints.naming import text_of
+from dc_engine.discovery.boxes import Box, body_of, canonical
+from dc_engine.discovery.counting import violating_pairs
+from dc_engine.discovery.enumerating import enumerator
+from dc_engine.discovery.keeping import COUNTED, Known, found, places_of
+from dc_engine.discovery.space import Space
+from dc_engine.discovery.table import Table
+from dc_engine.discovery.terms import Terms
+from dc_engine.errors import counted
+from dc_engine.maintained.reading import coded_rows
+from dc_engine.maintained.stored import read_known
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+
+_NAMED = 5
+
+
+def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[str]:
+    """What is wrong with the dependencies of a snapshot."""
+    known = read_known(storage, snapshot)
+    rows = coded_rows(storage, snapshot, space)
+    if not rows.nullable <= known.nullable:
+        yield f"Column {', '.join(sorted(rows.nullable - known.nullable))} has NULLs that no pattern knows of."
+        return
+    table = rows.table(space, known.nullable)
+    patterns = known.store.patterns
+    if known.mode == COUNTED:
+        yield from _wrong_counts(known, found(space, rows, COUNTED))
+    else:
+        t, s = (places_of(rows.ids, ids) for ids in (known.store.t, known.store.s))
+        alive = (t >= 0) & (s >= 0)
+        patterns = patterns[alive]
+        yield from _wrong_witnesses(known, table, alive, t, s)
+    terms = table.layout.terms
+    enumerated = enumerator(table.layout, space.classes, known.bound)(patterns)
+    for name in space.classes:
+        stored, followed = (_distinct(terms, sets.get(name, ())) for sets in (known.sets, enumerated))
+        for what, some in (("does not follow from the patterns", stored - followed), ("is missing", followed - stored)):
+            yield from (f"Dependency {_text(terms, box)} of class {name} {what}." for box in sorted(some)[:_NAMED])
+    for box in sorted({canonical(terms, box) for some in known.sets.values() for box in some}):
+        violations = violating_pairs(table, box)
+        if violations:
+            yield f"Dependency {_text(terms, box)} does not hold: {counted(violations, 'violation')}."
+
+
+def _wrong_witnesses(known: Known, table: Table, alive: np.ndarray, t: np.ndarray, s: np.ndarray) -> Iterator[str]:
+    """Witnesses whose rows do not have the pattern that they are said to show."""
+    shown = table.layout.canonical(table.patterns(t[alive], s[alive]))
+    wrong = np.flatnonzero((shown != known.store.patterns[alive]).any(axis=1))
+    for place in wrong[:_NAMED]:
+        line = np.flatnonzero(alive)[place]
+        yield f"Rows {known.store.t[line]} and {known.store.s[line]} do not show the pattern that is said of them."
+
+
+def _wrong_counts(known: Known, again: Known) -> Iterator[str]:
+    """Patterns whose numbers of pairs are not those of the rows."""
+    stored, real = (
+        {tuple(map(int, one)): int(pairs) for one, pairs in zip(some.store.patterns, some.store.pairs, strict=True)}
+        for some in (known, again)
+    )
+    wrong = sorted(one for one in stored.keys() | real.keys() if stored.get(one, 0) != real.get(one, 0))
+    for one in wrong[:_NAMED]:
+        yield f"Pattern {one} has {counted(real.get(one, 0), 'pair')} of rows, the state says {stored.get(one, 0):,}."
+
+
+def _distinct(terms: Terms, boxes: Sequence[Box]) -> set[Box]:
+    return {canonical(terms, box) for box in boxes}
+
+
+def _text(terms: Terms, box: Box) -> str:
+    return text_of([body_of(terms, box)])

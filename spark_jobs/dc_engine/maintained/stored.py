@@ -1,0 +1,57 @@
+"""What a snapshot knows about dependencies, read from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dc_engine.discovery.boxes import mirrored
+from dc_engine.discovery.enumerating import Sets, enumerator
+from dc_engine.discovery.files import read_dependencies, read_patterns
+from dc_engine.discovery.keeping import Known
+from dc_engine.discovery.listing import Dependency
+from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.space import Space
+from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+
+
+def set_file(snapshot: Snapshot) -> DataFile:
+    """The file of the set that is in force."""
+    path = snapshot.facts[DEPENDENCIES]["set"]
+    return next(one for one in snapshot.files_of(FileKind.DEPENDENCIES) if one.path == path)
+
+
+def read_set(storage: Storage, snapshot: Snapshot) -> list[Dependency]:
+    """All dependencies: those that hold, best first, then those that did."""
+    return read_dependencies(storage, set_file(snapshot))
+
+
+def read_known(storage: Storage, snapshot: Snapshot, dependencies: Sequence[Dependency] | None = None) -> Known:
+    """What a snapshot knows; ``dependencies`` are those of its set, if they were read already."""
+    facts = snapshot.facts[DEPENDENCIES]
+    space, nullable = Space.from_dict(facts["space"]), frozenset(facts["nullable"])
+    store = read_patterns(storage, space, nullable, facts["mode"], snapshot.files_of(FileKind.PATTERNS))
+    listed = read_set(storage, snapshot) if dependencies is None else dependencies
+    sets = _sets(space, nullable, listed, facts["bound"], snapshot.rows)
+    return Known(facts["mode"], nullable, store, sets, facts["bound"], facts["because"])
+
+
+def _sets(
+    space: Space, nullable: frozenset[str], dependencies: Sequence[Dependency], bound: int | None, rows: int
+) -> Sets:
+    """The sets that are listed; of fewer than two rows nothing is, because everything holds."""
+    terms = space.terms(nullable)
+    if rows < 2:
+        layout = Layout(terms)
+        return enumerator(layout, space.classes, bound)(np.zeros((0, layout.words), np.uint64))
+    boxes = {
+        name: [one.box for one in dependencies if one.kind == name and one.until is None] for name in space.classes
+    }
+    return {
+        name: sorted({way for box in some for way in (box, mirrored(terms, box))}) if name == "dc" else some
+        for name, some in boxes.items()
+    }
