@@ -94,7 +94,7 @@ def _of_table(engine: Engine, asked: Discovery, clock: Clock) -> dict[str, Any]:
     with clock.step("search"):
         known = found(space, coded, asked.mode)
     with clock.step("rank"):
-        scales = Scales(coded.table(space, known.nullable))
+        scales = Scales(coded.table(space, known.nullable), known.sets.get("unique", ()))
         terms = space.terms(known.nullable)
         dependencies = listed(terms, space.nulls, known.sets, scales, "") if table.num_rows > 1 else []
     facts = {"space": space.to_dict(), "mode": known.mode, "because": known.because}

@@ -27,6 +27,8 @@ _TURNED = tuple(
     for mask in range(_ALL + 1)
 )
 """The same outcomes with t and s exchanged."""
+_UNKNOWN = _ALL + 1
+"""Stands for no outcome at all."""
 
 
 def of_literals(terms: Terms, chosen: Iterable[int]) -> Box:
@@ -96,6 +98,21 @@ def follow(terms: Terms, boxes: Sequence[Box], stronger: Sequence[Box]) -> np.nd
 def containing(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
     """Which patterns lie in a box, taken either way round."""
     return one_way(layout, box, patterns) | one_way(layout, mirrored(layout.terms, box), patterns)
+
+
+def in_any(layout: Layout, boxes: Sequence[Box], patterns: np.ndarray) -> np.ndarray:
+    """Which patterns lie in some of many boxes, taken either way round."""
+    table = matrix(layout.terms, boxes)
+    inside = np.zeros(len(patterns), bool)
+    for some in (patterns, layout.mirrored(patterns)):
+        # of a term without outcome (a NULL is involved) only a box that says nothing about it admits the pair
+        outcomes = [
+            np.where(one == 0, _UNKNOWN, one) for one in (layout.outcomes(some, p) for p in range(table.shape[1]))
+        ]
+        asked = np.where(table == _ALL, table | _UNKNOWN, table)
+        for place, row in enumerate(np.stack(outcomes, axis=1) if outcomes else np.zeros((len(some), 0), np.uint8)):
+            inside[place] |= ((asked & row) != 0).all(axis=1).any()
+    return inside
 
 
 def one_way(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:

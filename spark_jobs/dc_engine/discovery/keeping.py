@@ -253,7 +253,8 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table, n
     present = table.taken(places)
     whole, fresh = Prover(present), Prover(present, new[places])
     enumerate_ = enumerator(table.layout, space.classes, known.bound)
-    settled = settle(whole, shown, enumerate_, fresh=fresh, valid=known.boxes)
+    before = known.sets if len(shown) == len(first_of_each(known.store.patterns)) else None
+    settled = settle(whole, shown, enumerate_, fresh=fresh, before=before, valid=known.boxes)
     added = _store(ids, _unknown(settled.known, shown))
     if not len(added) and Known(WITNESSED, nullable=frozenset(), store=added, sets=settled.sets).same_sets(known):
         return known

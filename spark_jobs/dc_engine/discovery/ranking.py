@@ -19,8 +19,8 @@ from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.table import Table, first_of_each
 from dc_engine.discovery.terms import Outcome
 
-_ROWS = 200_000
-"""Rows of which groups are counted; of larger tables a part stands for all."""
+_ROWS = 50_000
+"""Rows of which groups are counted; of larger tables some stand for all, unless they show nothing."""
 _PAIRED = 1_500
 """Rows of which all pairs are compared."""
 _MOST = 3_000
@@ -40,12 +40,12 @@ class Worth:
 class Scales:
     """Weighs the dependencies of one table."""
 
-    def __init__(self, table: Table) -> None:
-        rows = table.rows
-        step = max(1, -(-rows // _ROWS))
-        self._rows = rows
-        self._part = table.taken(np.arange(0, rows, step)) if step > 1 else table
-        self._scale = _pairs(rows) / max(_pairs(self._part.rows), 1)
+    def __init__(self, table: Table, keys: Iterable[Box] = ()) -> None:
+        """``keys`` are boxes of class ``unique``: on what contains one of them no two rows agree."""
+        self._table, self._rows = table, table.rows
+        some = np.sort(np.random.default_rng(0).permutation(table.rows)[:_ROWS])
+        self._part = table.taken(some) if len(some) < table.rows else table
+        self._keys = [equalities(box) for box in keys]
         self._agreeing: dict[frozenset[int], float] = {}
         self._sample = _PairSample(table)
 
@@ -62,11 +62,12 @@ class Scales:
         """About how many pairs of rows agree on some terms, exactly in tables that are not large."""
         key = frozenset(places)
         if key not in self._agreeing:
-            columns = [self._part.left[place].astype(np.int64) for place in sorted(key)]
-            valid = np.logical_and.reduce([one >= 0 for one in columns], initial=True) & np.ones(self._part.rows, bool)
-            codes = combine(columns)[valid] if columns else np.zeros(self._part.rows, np.int64)
-            sizes = np.bincount(codes, minlength=1)
-            self._agreeing[key] = float((sizes * (sizes - 1) // 2).sum()) * self._scale
+            if any(one <= key for one in self._keys):
+                pairs = 0.0
+            else:
+                scale = _pairs(self._rows) / max(_pairs(self._part.rows), 1)
+                pairs = _agreeing(self._part, key) * scale or float(_agreeing(self._table, key))
+            self._agreeing[key] = pairs
         return self._agreeing[key]
 
     def _share(self, place: int) -> float:
@@ -99,6 +100,16 @@ class Scales:
         support, expected = self._sample.weigh(box, places, right_side(box))
         scale = _pairs(self._rows) / max(self._sample.pairs, 1)
         return Worth(round(support * scale), math.log10(1 + expected * scale) / len(places))
+
+
+def _agreeing(table: Table, key: frozenset[int]) -> int:
+    """How many pairs of rows agree on some terms."""
+    if not key:
+        return _pairs(table.rows)
+    columns = [table.left[place].astype(np.int64) for place in sorted(key)]
+    valid = np.logical_and.reduce([one >= 0 for one in columns])
+    sizes = np.bincount(combine(columns)[valid], minlength=1)
+    return int((sizes * (sizes - 1) // 2).sum())
 
 
 def right_side(box: Box) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dc_engine.discovery.boxes import Box, follow
+from dc_engine.discovery.boxes import Box, follow, in_any
 from dc_engine.discovery.enumerating import Enumerate, Sets
 from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.table import Ranges, Shown, Table, patterns_among
@@ -49,24 +49,33 @@ def first_patterns(table: Table, seed: int = 0) -> Shown:
 
 
 def settle(
-    whole: Prover, known: Shown, enumerate_: Enumerate, *, fresh: Prover | None = None, valid: Sequence[Box] = ()
+    whole: Prover,
+    known: Shown,
+    enumerate_: Enumerate,
+    *,
+    fresh: Prover | None = None,
+    before: Sets | None = None,
+    valid: Sequence[Box] = (),
 ) -> Settled:
     """All dependencies of a table: ``whole`` decides boxes on all its pairs. ``known`` are patterns that occur.
 
     If ``fresh`` decides them on pairs with a new row, ``valid`` are boxes that are empty among the other rows, so that
-    these and all within them need be looked at only there.
+    these and all within them need be looked at only there. ``before`` is what the known patterns are known to leave.
     """
+    layout = whole.table.layout
     while True:
-        sets = enumerate_(known.patterns)
+        sets = before if before is not None else enumerate_(known.patterns)
         boxes = sorted({box for some in sets.values() for box in some})
         if fresh is None:
             undecided = whole.open(boxes)
             met = whole.look(undecided) if undecided else None
         else:
             met = _look(fresh, whole, boxes, valid)
-        if met is None:
+        if met is not None and before is not None:  # a load that breaks nothing adds nothing
+            met = met.taken(np.flatnonzero(in_any(layout, boxes, met.patterns)))
+        if met is None or (before is not None and not len(met)):
             return Settled(sets, known)
-        known = Shown.of(whole.table.layout, [known, met])
+        known, before = Shown.of(layout, [known, met]), None
 
 
 def _look(fresh: Prover, whole: Prover, boxes: Sequence[Box], valid: Sequence[Box]) -> Shown | None:

@@ -97,7 +97,7 @@ class Dependencies(Maintained):
         terms = self.space.terms(known.nullable)
         now: list[Dependency] = []
         if len(rows.ids) > 1:  # of fewer rows nothing can be said
-            scales = Scales(rows.table(self.space, known.nullable))
+            scales = Scales(rows.table(self.space, known.nullable), known.sets.get("unique", ()))
             now = listed(terms, self.space.nulls, known.sets, scales, load_id)
         holding = [one for one in before if one.until is None]
         after, moves = moved(terms, holding, now, load_id)
