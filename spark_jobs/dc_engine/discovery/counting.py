@@ -24,13 +24,22 @@ def violating_pairs(table: Table, box: Box) -> int:
     return one_way - (_Way(table, both).total // 2 if all(both) else 0)
 
 
-def some_pairs(table: Table, box: Box, new: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Some pairs of rows that lie in a box, by their places, with a new row if those are given; none if none does."""
-    t, s = _Way(table, box, new).some_pairs()
-    if new is None or len(t):
+def some_pairs(table: Table, box: Box, asking: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Some pairs of rows that lie in a box, by their places, with one of some rows if those are given; or none."""
+    t, s = _Way(table, box, asking).some_pairs()
+    if asking is None or len(t):
         return t, s
-    s, t = _Way(table, mirrored(table.layout.terms, box), new).some_pairs()
+    s, t = _Way(table, mirrored(table.layout.terms, box), asking).some_pairs()
     return t, s
+
+
+def with_themselves(table: Table, box: Box, rows: np.ndarray) -> np.ndarray:
+    """Which rows lie in a box together with a row of the same values."""
+    inside = np.ones(len(rows), bool)
+    for place in said(box):
+        left, right = table.left[place][rows], table.right[place][rows]
+        inside &= (left >= 0) & (right >= 0) & COMPARE[op_of(Outcome(box[place]))](left, right)
+    return inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +74,14 @@ class _Way:
         self._left = [table.left[place] for place in self._places]
         self._right = [table.right[place] for place in self._places]
         t, s = _without_null(self._left, table.rows), _without_null(self._right, table.rows)
-        self._t = _Groups.on(np.flatnonzero(t if asking is None else t & asking), self._left)
+        self._t = _Groups.on(np.flatnonzero(t) if asking is None else asking[t[asking]], self._left)
         self._s = _Groups.on(np.flatnonzero(s), self._right)
         self._matches = [
             Match(left[self._t.first].astype(np.int64), op, right[self._s.first].astype(np.int64))
             for left, op, right in zip(self._left, self._ops, self._right, strict=True)
         ]
         by_group = partner_weights(self._matches, self._s.sizes, len(self._t.first))
-        self._counts = by_group[self._t.of] - (self._with_themselves(s) if len(self._t.rows) else 0)
-
-    def _with_themselves(self, s: np.ndarray) -> np.ndarray:
-        """Which rows would be partners of themselves; no row is."""
-        rows = self._t.rows
-        alone = s[rows]
-        for left, op, right in zip(self._left, self._ops, self._right, strict=True):
-            alone &= COMPARE[op](left[rows], right[rows])
-        return alone
+        self._counts = by_group[self._t.of] - with_themselves(table, box, self._t.rows)  # no row is its own partner
 
     @property
     def total(self) -> int:

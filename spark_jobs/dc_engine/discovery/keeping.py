@@ -250,7 +250,7 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table, n
     shown = _alive(known.store, table.layout, ids)
     if not new.any() and len(shown) == len(first_of_each(known.store.patterns)):
         return known
-    present = table.taken(places)
+    present = table.taken(places) if len(places) < table.rows else table
     whole, fresh = Prover(present), Prover(present, new[places])
     enumerate_ = enumerator(table.layout, space.classes, known.bound)
     before = known.sets if len(shown) == len(first_of_each(known.store.patterns)) else None

@@ -16,8 +16,8 @@ from itertools import combinations
 import numpy as np
 
 from dc_engine.detection.codes import combine
-from dc_engine.discovery.boxes import Box, canonical, containing, equalities
-from dc_engine.discovery.counting import some_pairs
+from dc_engine.discovery.boxes import Box, canonical, containing, equalities, said
+from dc_engine.discovery.counting import some_pairs, with_themselves
 from dc_engine.discovery.table import Ranges, Shown, Table, patterns_among
 from dc_engine.sizes import SIZES
 
@@ -26,7 +26,9 @@ EVERYTHING: Key = frozenset()
 _PASS = 4
 """The same for finding the rows of a key."""
 _SAMPLE = 20_000
-"""Rows from which the cost of a key on several terms is estimated."""
+"""Rows from which the cost of a key on several terms is estimated; of a key on one term it is five times as many."""
+_FIRST = 50_000
+"""Rows among which values of new rows are looked for first: most are there."""
 
 
 @dataclass
@@ -49,7 +51,9 @@ class Prover:
         self._keys: list[Key] = []
         self._proven: set[Box] = set()
         self._costs: dict[Key, float] = {}
-        rows, fresh = table.rows, table.rows if new is None else int(new.sum())
+        self._strange: dict[Box, np.ndarray] = {}
+        self._fresh = np.flatnonzero(new) if new is not None else np.zeros(0, np.int64)
+        rows, fresh = table.rows, table.rows if new is None else len(self._fresh)
         self.pairs = fresh * (rows - fresh) + fresh * (fresh - 1) // 2
         """How many pairs there are to look at."""
 
@@ -89,15 +93,22 @@ class Prover:
                     covered[key].append(box)
             shares = {key: (self._cost(key) / len(some), sorted(key)) for key, some in covered.items()}
             best = min(shares, key=shares.__getitem__, default=None)
-            if best is None or shares[best][0] > SIZES.counted_price * self.table.rows:
+            if best is None or self._cost(best) > sum(map(self._counted_price, covered[best])):
                 break
             keys.append(best)
             price += self._cost(best)
             rest -= set(covered[best])
-        if price + len(rest) * SIZES.counted_price * self.table.rows >= self.pairs:
+        if price + sum(map(self._counted_price, rest)) >= self.pairs:
             return [EVERYTHING], []
         self.effort.by_key += len(boxes) - len(rest)
         return keys, sorted(rest)
+
+    def _counted_price(self, box: Box) -> float:
+        """What it costs to count a box, in pairs that could be looked at instead: the more inequalities, the more."""
+        if self.new is not None and not self._strangers_of(box).size:
+            return float(self.table.rows)
+        unequal = len(said(box)) - len(equalities(box))
+        return float(SIZES.counted_price * self.table.rows * (1, 1, 4, 20, 40)[min(unequal, 4)])
 
     def _own_equalities(self, box: Box) -> Key:
         terms = self.table.layout.terms.terms
@@ -119,47 +130,29 @@ class Prover:
         return self._costs[key]
 
     def _pairs_of(self, key: Key) -> float:
+        """An estimate from some rows, and all new ones if those are given."""
         rows = self.table.rows
-        step = 1 if len(key) == 1 else max(1, rows // _SAMPLE)
-        places = np.arange(0, rows, step)
-        codes, valid = self._key_codes(key, places)
-        fresh = valid if self.new is None else self.new[places] & valid
-        sizes = np.bincount(codes[valid], minlength=1)
-        news = sizes if self.new is None else np.bincount(codes[fresh], minlength=len(sizes))
-        if self.new is not None and step > 1:  # all new rows count, and a sample of the others
-            return float(sizes[codes[fresh]].sum()) * step * step
-        pairs = (sizes * (sizes - 1) // 2) if self.new is None else news * sizes
-        return float(pairs.sum()) * step * step
+        step = max(1, rows // (_SAMPLE if len(key) > 1 else 5 * _SAMPLE))
+        some = np.arange(0, rows, step)
+        if self.new is None:
+            sizes = np.bincount(self._codes(key, some)[0], minlength=1)
+            return float((sizes * (sizes - 1) // 2).sum()) * step * step
+        codes, kept = self._codes(key, np.concatenate([some, self._fresh]))
+        sampled = kept < len(some)
+        sizes = np.bincount(codes[sampled], minlength=int(codes.max(initial=0)) + 1)
+        return float(sizes[codes[~sampled]].sum()) * step
 
-    def _key_codes(self, key: Key, places: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
-        """A code for each row that is the same where the rows agree on a key, and which rows have no NULL in it."""
-        columns = [self.table.left[place][places].astype(np.int64) for place in sorted(key)]
-        valid = np.logical_and.reduce([column >= 0 for column in columns])
-        return combine(columns), valid
+    def _codes(self, key: Key, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Codes that are the same where rows agree on a key, and which of the rows have them: no NULL in the key."""
+        columns = [self.table.left[place][rows] for place in sorted(key)]
+        kept = np.flatnonzero(np.logical_and.reduce([column >= 0 for column in columns]))
+        return combine([column[kept].astype(np.int64) for column in columns]), kept
 
     # the two ways
 
     def _look_at(self, key: Key) -> Shown:
         """The patterns of all pairs that agree on a key."""
-        if key == EVERYTHING:
-            order = self._newest_last(np.arange(self.table.rows))
-            starts = np.zeros(len(order), np.int64)
-        else:
-            codes, valid = self._key_codes(key, slice(None))
-            wanted = valid
-            if self.new is not None:
-                touched = np.zeros(int(codes.max(initial=0)) + 1, bool)
-                touched[codes[self.new & valid]] = True
-                wanted = valid & touched[codes]
-            order = np.flatnonzero(wanted)
-            order = (
-                order[np.argsort(codes[order], kind="stable")]
-                if self.new is None
-                else order[np.lexsort((self.new[order], codes[order]))]
-            )
-            ordered = codes[order]
-            first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(order) else order
-            starts = np.repeat(first, np.diff(np.append(first, len(order))))
+        order, starts = self._in_groups(key)
         rows = np.arange(len(order)) if self.new is None else np.flatnonzero(self.new[order])
         ranges = Ranges(rows, starts[rows], rows)
         chosen = self.table.taken(order)
@@ -170,15 +163,93 @@ class Prover:
         self._keys.append(key)
         return Shown(met.patterns, order[met.t], order[met.s])
 
-    def _newest_last(self, places: np.ndarray) -> np.ndarray:
-        return places if self.new is None else places[np.argsort(self.new[places], kind="stable")]
+    def _in_groups(self, key: Key) -> tuple[np.ndarray, np.ndarray]:
+        """Rows ordered by their values of a key, new ones last among equals, and where the group of each begins.
+
+        If new rows are given, groups without one are left out.
+        """
+        if key == EVERYTHING:
+            order = np.arange(self.table.rows)
+            if self.new is not None:
+                order = order[np.argsort(self.new, kind="stable")]
+            return order, np.zeros(len(order), np.int64)
+        rows = (
+            np.arange(self.table.rows) if self.new is None else self._touched([self.table.left[p] for p in sorted(key)])
+        )
+        codes, kept = self._codes(key, rows)
+        rows = rows[kept]
+        if self.new is not None:
+            codes = 2 * codes + self.new[rows]
+        order = np.argsort(codes, kind="stable")
+        groups = codes[order] if self.new is None else codes[order] // 2
+        first = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]])) if len(groups) else order
+        return rows[order], np.repeat(first, np.diff(np.append(first, len(order))))
+
+    def _touched(self, columns: Sequence[np.ndarray], some: np.ndarray | None = None) -> np.ndarray:
+        """Rows that may have the values of new rows (or of some of them) in all of these columns."""
+        chosen = self._fresh if some is None else some
+        rows: np.ndarray | None = None
+        for codes in columns:
+            wanted = np.zeros(int(codes.max(initial=0)) + 2, bool)  # the last place is for NULL
+            wanted[codes[chosen]] = True
+            wanted[-1] = False
+            rows = np.flatnonzero(wanted[codes]) if rows is None else rows[wanted[codes[rows]]]
+        return np.arange(self.table.rows) if rows is None else rows
 
     def _count(self, box: Box) -> Shown:
         """Decide one box by counting; returns the patterns of some pairs that lie in it."""
         self.effort.by_count += 1
-        t, s = some_pairs(self.table, box, self.new)
-        if not len(t):
+        asking = None if self.new is None else self._strangers_of(box)
+        if asking is not None and len(asking) <= SIZES.counted_price:
+            met = self._with_all(asking)
+            inside = containing(self.table.layout, box, met.patterns)
+        else:
+            t, s = some_pairs(self.table, box, asking)
+            met = Shown(self.table.patterns(t, s), t, s)
+            inside = containing(self.table.layout, box, met.patterns)
+            assert inside.all(), "a pair that was counted violates its rule"
+        if not inside.any():
             self._proven.add(box)
-        met = Shown(self.table.patterns(t, s), t, s)
-        assert containing(self.table.layout, box, met.patterns).all(), "a pair that was counted violates its rule"
         return met
+
+    def _with_all(self, rows: np.ndarray) -> Shown:
+        """The patterns of a few rows with all others."""
+        places = np.arange(len(rows))
+        ranges = Ranges(
+            np.concatenate([places, places]),
+            np.concatenate([np.zeros(len(rows), np.int64), rows + 1]),
+            np.concatenate([rows, np.full(len(rows), self.table.rows)]),
+        )
+        met = patterns_among(self.table.taken(rows), self.table, ranges)
+        self.effort.pairs += ranges.pairs
+        return Shown(met.patterns, rows[met.t], met.s)
+
+    def _strangers_of(self, box: Box) -> np.ndarray:
+        if box not in self._strange:
+            self._strange[box] = self._strangers(box)
+        return self._strange[box]
+
+    def _strangers(self, box: Box) -> np.ndarray:
+        """New rows that may violate a rule that holds among the others.
+
+        One that has the values of an old row in all columns of the rule cannot: the old one would violate it with the
+        same partner. Unless the partner is the old row itself, and the rule is violated by a row and its twin.
+        """
+        places = said(box)
+        sides = (self.table.left, self.table.right)
+        columns = [side[place] for side in (sides[:1] if sides[0] is sides[1] else sides) for place in places]
+        twins = with_themselves(self.table, box, self._fresh)
+        unknown = self._fresh[~twins]
+        for rows in (np.arange(min(_FIRST, self.table.rows)), None):
+            if len(unknown) and columns:
+                unknown = unknown[~self._known(columns, unknown, rows)]
+        return np.sort(np.concatenate([unknown, self._fresh[twins]]))
+
+    def _known(self, columns: Sequence[np.ndarray], some: np.ndarray, among: np.ndarray | None) -> np.ndarray:
+        """Which rows have the values of an old row among those given, or (without) any."""
+        old = self._touched(columns, some) if among is None else among
+        old = old[~self.new[old]] if self.new is not None else old
+        codes = combine([np.concatenate([one[old], one[some]]).astype(np.int64) for one in columns])
+        seen = np.zeros(int(codes.max(initial=0)) + 1, bool)
+        seen[codes[: len(old)]] = True
+        return seen[codes[len(old) :]]
