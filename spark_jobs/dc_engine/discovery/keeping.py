@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.boxes import Box
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.enumerating import Sets, enumerator
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Effort, Prover
-from dc_engine.discovery.scan import Counted, Rows, merged, scan
+from dc_engine.discovery.scan import Counted, merged
 from dc_engine.discovery.search import first_patterns, settle
 from dc_engine.discovery.space import Limits, Space
-from dc_engine.discovery.table import Shown, Table, first_of_each
+from dc_engine.discovery.table import Shown, Table, pairs_of
 from dc_engine.errors import RequestError, counted
 from dc_engine.sizes import SIZES
 
@@ -168,20 +169,13 @@ def _mode(space: Space, table: Table, mode: str) -> str:
 
 def _scanned(table: Table, some: np.ndarray, others: np.ndarray | None, sign: int) -> Counted:
     """The patterns of rows with others, or (without) with each other, with their numbers of pairs and places."""
-    one = _rows(table, some)
-    found = scan(table.layout, one, None if others is None else _rows(table, others))
-    second = some if others is None else others
+    found = pairs_of(table, some, others)
     if len(found.patterns) > _MOST_PATTERNS:
         raise RequestError(
             f"Pairs of rows have {len(found.patterns):,} different patterns; {_MOST_PATTERNS:,} can be counted.",
             hint="Use mode 'witnessed', fewer columns, or fewer ordered ones.",
         )
-    return Counted(found.patterns, sign * found.pairs, some[found.t], second[found.s])
-
-
-def _rows(table: Table, places: np.ndarray) -> Rows:
-    chosen = table.taken(places)
-    return Rows(chosen.left, chosen.right, np.ones(len(places), np.int64))
+    return replace(found, pairs=sign * found.pairs)
 
 
 def _summed(layout: Layout, parts: Sequence[Counted], ids: np.ndarray, base: Store | None = None) -> Store:

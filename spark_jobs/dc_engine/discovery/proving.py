@@ -18,7 +18,7 @@ import numpy as np
 from dc_engine.detection.codes import combine
 from dc_engine.discovery.boxes import Box, canonical, containing, equalities, said
 from dc_engine.discovery.counting import some_pairs, with_themselves
-from dc_engine.discovery.table import Ranges, Shown, Table, patterns_among
+from dc_engine.discovery.table import Ranges, Shown, Table, pairs_of, patterns_among, shown_by
 from dc_engine.sizes import SIZES
 
 Key = frozenset[int]
@@ -152,27 +152,31 @@ class Prover:
 
     def _look_at(self, key: Key) -> Shown:
         """The patterns of all pairs that agree on a key."""
+        names = self.table.layout.terms.terms
+        self.effort.keys.append([names[place].left for place in sorted(key)])
+        self._keys.append(key)
+        if key == EVERYTHING:
+            return self._look_at_everything()
         order, starts = self._in_groups(key)
         rows = np.arange(len(order)) if self.new is None else np.flatnonzero(self.new[order])
         ranges = Ranges(rows, starts[rows], rows)
         chosen = self.table.taken(order)
         met = patterns_among(chosen, chosen, ranges)
         self.effort.pairs += ranges.pairs
-        names = self.table.layout.terms.terms
-        self.effort.keys.append([names[place].left for place in sorted(key)])
-        self._keys.append(key)
         return Shown(met.patterns, order[met.t], order[met.s])
+
+    def _look_at_everything(self) -> Shown:
+        """The patterns of all pairs, or of all with a new row."""
+        self.effort.pairs += self.pairs
+        some = np.arange(self.table.rows) if self.new is None else self._fresh
+        parts = [(some, None)] if self.new is None else [(some, np.flatnonzero(~self.new)), (some, None)]
+        return Shown.of(self.table.layout, [shown_by(pairs_of(self.table, *part)) for part in parts])
 
     def _in_groups(self, key: Key) -> tuple[np.ndarray, np.ndarray]:
         """Rows ordered by their values of a key, new ones last among equals, and where the group of each begins.
 
         If new rows are given, groups without one are left out.
         """
-        if key == EVERYTHING:
-            order = np.arange(self.table.rows)
-            if self.new is not None:
-                order = order[np.argsort(self.new, kind="stable")]
-            return order, np.zeros(len(order), np.int64)
         rows = (
             np.arange(self.table.rows) if self.new is None else self._touched([self.table.left[p] for p in sorted(key)])
         )

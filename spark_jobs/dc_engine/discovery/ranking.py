@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dc_engine.detection.codes import combine
+from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.table import Table, first_of_each
+from dc_engine.discovery.table import Table
 from dc_engine.discovery.terms import Outcome
 
 _ROWS = 50_000

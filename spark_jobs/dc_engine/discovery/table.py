@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.scan import Counted, Rows, scan
 
 if TYPE_CHECKING:
     from dc_engine.kernels.ranges import Seen
@@ -87,14 +89,22 @@ class Shown:
         return len(self.patterns)
 
 
-def first_of_each(patterns: np.ndarray) -> np.ndarray:
-    """Where each pattern stands first, in the order of patterns."""
-    if patterns.shape[1] == 1:
-        return np.unique(patterns[:, 0], return_index=True)[1]
-    order = np.lexsort(patterns.T[::-1])
-    ordered = patterns[order]
-    new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)]) if len(order) else np.zeros(0, bool)
-    return order[new]
+def pairs_of(table: Table, some: np.ndarray, others: np.ndarray | None) -> Counted:
+    """The patterns of some rows with others, or (without) with each other, with numbers of pairs, and places."""
+    one, two = (None if places is None else _rows(table, places) for places in (some, others))
+    assert one is not None
+    found = scan(table.layout, one, two)
+    return Counted(found.patterns, found.pairs, some[found.t], (some if others is None else others)[found.s])
+
+
+def _rows(table: Table, places: np.ndarray) -> Rows:
+    chosen = table.taken(places) if len(places) < table.rows else table
+    return Rows(chosen.left, chosen.right, np.ones(len(places), np.int64))
+
+
+def shown_by(counted: Counted) -> Shown:
+    """The patterns without their numbers."""
+    return Shown(counted.patterns, counted.t, counted.s)
 
 
 @dataclass(frozen=True, slots=True)
