@@ -59,7 +59,10 @@ def make_work(
         group.number: [one for index in group.indexes for one in index_files.get(index.id, ())] for group in plan.groups
     }
     spread = {group.number: spread_of(storage, group, files[group.number], rows, row_bytes) for group in plan.groups}
-    first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
+    # a unit of a group without a key is the longest: its task is the first to be run
+    turns = sorted(plan.groups, key=lambda group: bool(not group.indexes or group.indexes[0].key))
+    starts = accumulate((spread[group.number].units for group in turns), initial=0)
+    first_units = {group.number: start for group, start in zip(turns, starts, strict=False)}
     units = sum(one.units for one in spread.values())
     writers: dict[str, int] = {}
     for group in plan.groups:
