@@ -64,6 +64,7 @@ def run(
         help="file with the fsspec options of the state's filesystem, a JSON object; read once and removed",
     )
     options = parser.parse_args(arguments)
+    _own_process()
     _part_stderr_from_stdout()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine("%(asctime)s %(name)s %(message)s", datefmt="%H:%M:%S"))
@@ -88,6 +89,13 @@ def run(
     as_text = "text" in document and not options.json
     sys.stdout.write((document["text"] if as_text else json.dumps(document, ensure_ascii=False)) + "\n")
     return 0 if document.get("sound", True) else 1
+
+
+def _own_process() -> None:
+    """Spare a process that is the job's alone what the job never uses."""
+    from dc_engine.detection.light import without_pandas
+
+    without_pandas()
 
 
 @dataclass(slots=True)

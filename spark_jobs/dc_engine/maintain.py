@@ -22,7 +22,7 @@ from dc_engine.engines.spark import engine_of
 from dc_engine.errors import ConflictError, RequestError, StateError, counted, did_you_mean
 from dc_engine.job import State, run
 from dc_engine.maintained.base import Ground
-from dc_engine.maintained.continuity import total_violations
+from dc_engine.maintained.continuity import check_mask, total_violations
 from dc_engine.maintained.everything import everything_of
 from dc_engine.masking import without_values
 from dc_engine.rebuilding import rebuilt
@@ -102,6 +102,7 @@ def maintain(
             )
         masked = replace(asked, mask=(*current.mask, *asked.mask))
         with without_values(masked.mask):
+            _check_mask(engine, current, masked)
             facts = ACTIONS[action].act(engine, storage, current, masked)
         return {"schema_version": SCHEMA_VERSION, "action": action, "table": current.table, **facts}
 
@@ -112,6 +113,16 @@ def maintain(
         max_wait_seconds=asked.max_wait_seconds,
         waits=ACTIONS[action].changes,
     )
+
+
+def _check_mask(engine: Engine, current: Snapshot, asked: Maintenance) -> None:
+    """Refuse a mask of columns that neither the state has, nor its newest load masks, nor the given table has."""
+    known = [*current.schema, *current.mask]
+    lacking = "the state does not have"
+    if asked.table is not None and {name.lower() for name in asked.mask} - {name.lower() for name in known}:
+        known += engine.types(engine.read(asked.table, "table", mask=asked.mask), asked.table)
+        lacking = f"neither the state nor the table ({asked.table}) has"
+    check_mask(asked.mask, known, lacking=lacking)
 
 
 def _overtaken(storage: Storage, current: Snapshot) -> bool:

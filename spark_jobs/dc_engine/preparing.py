@@ -65,7 +65,7 @@ def prepare(ground: Ground, request: Request, clock: Clock) -> Prepared | Verdic
         rows = engine.read(request.changes, mask=request.mask)
         types = engine.types(rows, request.changes)
     check_table(current, rules, state=request.state)
-    check_mask(request.mask, [*types, *current.schema], source=str(request.changes))
+    check_mask(request.mask, [*types, *current.schema], lacking=f"the changes ({request.changes}) do not have")
     applied = current.loads(storage).find(request.load_id)
     asked = Staging(request.changes, types, mask=request.mask)
     try:

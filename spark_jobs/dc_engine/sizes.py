@@ -48,6 +48,8 @@ class Sizes:
     """Up to so many pairs in so many blocks are simply compared."""
     scanned_blocks: int = 2_000
     scanned_at_once: int = 4_000_000
+    swept_rows: int = 2**20
+    """Up to so many rows, two inequalities are counted without importing numba."""
 
     # discovery
     few_pairs: int = 3_000_000

@@ -77,7 +77,7 @@ class Engine:
         if self.units > 1:
             spread = {number: self._forced(number) for number in work.spread}
             units = [one.units for one in spread.values()]
-            first_units = dict(enumerate(itertools.accumulate(units, initial=0)))
+            first_units = dict(zip(spread, itertools.accumulate(units, initial=0), strict=False))
             work = replace(work, spread=spread, first_units=first_units, probe_tasks=min(3, sum(units)))
         chunks = list(Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})]))
         facts = list(_by_task(chunks, work.probe_tasks, Probe(work)))

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.constraints.model import Op
+from dc_engine.detection import below
 from dc_engine.detection.codes import combine
-from dc_engine.detection.counting import Match, Scan, Tree, partner_weights
+from dc_engine.detection.counting import Match, Scan, Tree, find_partners, partner_weights
+from dc_engine.kernels import sweep
 from dc_engine.sizes import other_sizes
 
 _HOLDS = {
@@ -55,7 +57,9 @@ def test_weights_and_partners_equal_those_over_all_pairs(
         assert (scan.count() == expected).all()
         assert (tree.count(matches) == expected).all()
         for most in (2, entries):
-            for asked, found in (scan.find(most), tree.find(matches, np.arange(queries), most)):
+            *scanned, left = scan.find(most)
+            assert not len(left)
+            for asked, found in (scanned, tree.find(matches, np.arange(queries), most)):
                 assert pairs[asked, found].all()
                 assert len(set(zip(asked.tolist(), found.tolist(), strict=True))) == len(asked)
                 assert (np.bincount(asked, minlength=queries) == np.minimum(pairs.sum(axis=1), most)).all()
@@ -87,6 +91,42 @@ def test_two_and_three_inequalities_are_counted_from_sorted_codes_alone(
     expected = (_pairs(matches, *sizes) * weights).sum(axis=1)
     with other_sizes(scanned_pairs=-1), patch.object(Tree, "__init__", side_effect=AssertionError("a tree")):
         assert (partner_weights(matches, weights, sizes[0]) == expected).all()
+
+
+@given(blocks=st.integers(1, 5), rows=st.integers(0, 200), share=st.floats(0, 1), seed=st.integers(0, 2**32))
+def test_a_sweep_without_numba_counts_the_same(blocks: int, rows: int, share: float, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    block, is_query = np.sort(chance.integers(0, blocks, rows)), chance.random(rows) < share
+    rank = np.zeros(rows, np.int64)
+    for one in range(blocks):
+        entries, queries = (np.flatnonzero((block == one) & (is_query == asks)) for asks in (False, True))
+        rank[entries] = chance.permutation(len(entries))
+        rank[queries] = chance.integers(0, len(entries) + 1, len(queries))
+    weight = np.where(is_query, 0, chance.integers(-5, 1000, rows))
+    given_alike = (block, rank, weight, is_query)
+    assert (below.dominated_weight(*given_alike) == sweep.dominated_weight(*given_alike)).all()
+
+
+@given(
+    ops=st.lists(st.sampled_from(list(Op)), min_size=1, max_size=3),
+    most=st.integers(1, 5),
+    scanned=st.sampled_from([-1, 0, 300, 3_000, 30_000, 10**9]),
+    values=st.sampled_from([1, 3, 40]),
+    seed=st.integers(0, 2**32),
+)
+def test_partners_are_found_whatever_is_left_to_the_tree(
+    ops: list[Op], most: int, scanned: int, values: int, seed: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    matches = [Match(chance.integers(-1, values, 30), op, chance.integers(-1, values, 900)) for op in ops]
+    queries = chance.permutation(30)[:20]
+    pairs = _pairs(matches, 30, 900)
+    with other_sizes(scanned_pairs=scanned, scanned_at_once=1_000):
+        asked, found = find_partners(matches, np.ones(900, np.int64), queries, most)
+    assert pairs[asked, found].all()
+    assert len(set(zip(asked.tolist(), found.tolist(), strict=True))) == len(asked)
+    expected = np.where(np.isin(np.arange(30), queries), np.minimum(pairs.sum(axis=1), most), 0)
+    assert (np.bincount(asked, minlength=30) == expected).all()
 
 
 def test_a_tree_goes_straight_to_the_block_of_a_query() -> None:

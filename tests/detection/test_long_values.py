@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -13,6 +16,7 @@ from dc_engine.detection.documents import Failed
 from dc_engine.detection.plan import make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.sizing import make_work
+from dc_engine.detection.steps import WHOLE, Encode
 from dc_engine.detection.work import received, send, tell
 from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.files import DataFile, FileKind
@@ -20,7 +24,7 @@ from dc_engine.state.parquet import Builder, Reader, bytes_a_row, in_parts, stor
 from dc_engine.state.storage import Storage
 
 TEXT = "x" * 1024
-RULES = {
+RULES: dict[str, Any] = {
     "version": 1,
     "table": "texts",
     "constraints": [{"name": "keyed", "fd": "text -> x"}, {"name": "keyless", "deny": "t.text < s.text and t.x > s.x"}],
@@ -107,3 +111,19 @@ def test_parts_hold_all_rows_within_both_bounds() -> None:
     assert pa.concat_tables(parts) == texts(1_000)
     assert max(part.num_rows for part in parts) == 30
     assert max(part.num_rows for part in in_parts(texts(1_000), 100_000)) < 100
+
+
+def test_rows_of_groups_with_the_same_blocks_are_sent_once() -> None:
+    storage, rows = Storage("memory://long/together"), texts(2_000)
+    unique: dict[str, Any] = {"name": "unique", "unique": ["text"]}
+    rules = {**RULES, "constraints": [*RULES["constraints"], unique]}
+    plan = make_plan(load_constraints(rules), {"text": "string", "x": "bigint"})
+    keyed = [group for group in plan.groups if group.indexes[0].key]
+    assert len(keyed) == 2
+    work = make_work(storage, plan, 1, {}, None, inserts=[replace(stored(storage, rows), first_row_id=0)])
+    sent = list(received(Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})])))
+    tables = [message.table for message in sent if message.kind == "both"]
+    assert sum(table.num_rows for table in tables) == 2_000
+    assert {message.number for message in sent if message.kind == "both"} == {keyed[0].number}
+    (whole_unit,) = (message for message in sent if message.kind == WHOLE)
+    assert whole_unit.task == 0  # the longest is the first to be run

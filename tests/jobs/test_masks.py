@@ -70,6 +70,24 @@ class Failing(Session):
 
 
 class TestMasksThatNameNothing:
+    @pytest.mark.parametrize("action", ["verify", "compact", "describe"])
+    def test_so_is_one_that_is_given_to_maintenance(self, gate: Gate, action: str) -> None:
+        gate.apply("monday", BROKEN, mask=["_change_type"])
+        with pytest.raises(SchemaError, match="'mask' names column 'ciyt', which the state does not have") as caught:
+            maintain(gate.session, action, {"state": gate.state, "mask": ["ciyt"]})
+        assert "'city'" in str(caught.value)
+        maintain(gate.session, action, {"state": gate.state, "mask": ["CITY", "_change_type"]})
+
+    def test_maintenance_may_mask_a_column_that_only_the_table_has(self, gate: Gate) -> None:
+        gate.apply("monday", BROKEN)
+        rows = pa.table({"id": [1, 2], "zip": ["10115"] * 2, "city": [SECRET, "Paris"], "pay": [5, 6]})
+        gate.session.sources["table"] = Source(rows, TYPES | {"pay": "bigint"})
+        request = {"state": gate.state, "table": {"path": "table"}}
+        maintain(gate.session, "rebuild", {**request, "mask": ["Pay"]})
+        with pytest.raises(SchemaError, match=r"neither the state nor the table \(.*\) has") as caught:
+            maintain(gate.session, "rebuild", {**request, "mask": ["pya"]})
+        assert "'pay'" in str(caught.value)
+
     @pytest.mark.parametrize("name", ["ciyt", "city ", " city"])
     def test_a_mask_that_names_no_column_is_refused_with_the_nearest_name(self, gate: Gate, name: str) -> None:
         for _ in range(2):  # also when the very same changes were applied before

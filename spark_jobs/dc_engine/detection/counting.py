@@ -3,11 +3,12 @@
 ``partner_weights`` takes the rows that ask (queries), the rows that may answer (entries, each with its number of
 rows) and the comparisons between them. Equalities make blocks; each ``!=`` is "all minus the equal ones"; one
 inequality is a prefix sum, two are a sweep, three are many sweeps of halves, and the rest goes to a k-d tree. Where
-the blocks are small enough, a scan of them is faster than importing numba.
+the blocks are small enough, a scan of them is faster than importing numba, and so is a sweep in numpy.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ COMPARE = {
 }
 _MOST_UNEQUAL = 3
 """Each ``!=`` doubles the number of terms; beyond this many, the tree is cheaper."""
+_ASKING, _FIRST_ENTRIES = 4_096, 256
+"""How many queries look for partners at a time, and among how many entries they begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,10 @@ def _count_below(
     placed = [one[order] for one in (block, *others, rank, weight, is_query)]
     if others:
         from dc_engine.kernels.divide import dominated_weight  # numba: only bodies with three inequalities pay for it
+    elif len(block) > SIZES.swept_rows or "numba" in sys.modules:
+        from dc_engine.kernels.sweep import dominated_weight  # and large ones with two
     else:
-        from dc_engine.kernels.sweep import dominated_weight  # and those with two
+        from dc_engine.detection.below import dominated_weight
     counts = np.empty(len(block), np.int64)
     counts[order] = dominated_weight(*placed)
     return counts
@@ -138,8 +143,11 @@ def find_partners(
     matches: Sequence[Match], weights: np.ndarray, queries: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Up to ``most`` partners of each of these queries: numbers of queries, numbers of entries."""
-    scan = Scan(matches, weights, queries)
-    return scan.find(most) if scan.is_cheap else Tree(matches, weights).find(matches, queries, most)
+    asked, found, left = Scan(matches, weights, queries).find(most)
+    if not len(left):
+        return asked, found
+    more_asked, more_found = Tree(matches, weights).find(matches, left, most)
+    return np.concatenate([asked, more_asked]), np.concatenate([found, more_found])
 
 
 class Scan:
@@ -172,15 +180,54 @@ class Scan:
             counts[places] = pairs @ self._weights[entries]
         return counts
 
-    def find(self, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Up to ``most`` partners of each query: numbers of queries, numbers of entries."""
-        asked, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for places, entries, pairs in self._blocks_of_pairs():
-            pairs &= np.cumsum(pairs, axis=1) <= most
+    def find(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Up to ``most`` partners of each query: numbers of queries, numbers of entries.
+
+        A query that has found its partners looks no further. Those that are left when enough pairs were compared, the
+        third result, have to be searched for in another way.
+        """
+        parts: list[tuple[np.ndarray, np.ndarray]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        most_pairs = SIZES.scanned_pairs if len(self._asked) <= SIZES.scanned_blocks else -1
+        done = 0
+        for places, entries in self._turns():
+            compared, own = self._first_partners(places, entries, most, most_pairs)
+            most_pairs -= compared
+            if most_pairs < 0:
+                break
+            parts += own
+            done += len(places)
+        asked, found = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return asked, found, self._queries[self._order[done:]]
+
+    def _turns(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Places of queries of one block, not too many at a time, with the numbers of the entries of the block."""
+        for number, (start, end) in enumerate(zip(self._starts, self._ends, strict=True)):
+            own = self._order[self._bounds[number] : self._bounds[number + 1]]
+            for first in range(0, len(own), _ASKING):
+                entries = self._entry_order[start:end]
+                if len(entries) > _FIRST_ENTRIES:  # in their order, partners may all be at the end
+                    entries = np.random.default_rng(len(entries)).permutation(entries)
+                yield own[first : first + _ASKING], entries
+
+    def _first_partners(
+        self, places: np.ndarray, entries: np.ndarray, most: int, most_pairs: int
+    ) -> tuple[int, list[tuple[np.ndarray, np.ndarray]]]:
+        """The first partners of some queries of one block; how many pairs were compared, or just too many."""
+        parts = []
+        lacking = np.full(len(places), most)
+        first, step, compared = 0, _FIRST_ENTRIES, 0
+        while first < len(entries) and len(places) and compared <= most_pairs:
+            step = min(step, max(1, SIZES.scanned_at_once // len(places)))
+            near = entries[first : first + step]
+            compared += len(places) * len(near)
+            pairs = self._pairs(places, near)
+            pairs &= np.cumsum(pairs, axis=1) <= lacking[:, None]
             query, entry = pairs.nonzero()
-            asked.append(self._queries[places[query]])
-            found.append(entries[entry])
-        return np.concatenate(asked), np.concatenate(found)
+            parts.append((self._queries[places[query]], near[entry]))
+            lacking -= pairs.sum(axis=1)
+            places, lacking = places[lacking > 0], lacking[lacking > 0]
+            first, step = first + len(near), 4 * step
+        return compared, parts
 
     def _blocks_of_pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: places of queries, numbers of entries, and which of their pairs match."""
@@ -189,10 +236,14 @@ class Scan:
             step = max(1, SIZES.scanned_at_once // max(len(entries), 1))
             for first in range(self._bounds[number], self._bounds[number + 1] if len(entries) else 0, step):
                 places = self._order[first : min(first + step, self._bounds[number + 1])]
-                pairs = np.ones((len(places), len(entries)), bool)
-                for one in self._others:
-                    pairs &= COMPARE[one.op](one.query[self._queries[places]][:, None], one.entry[entries])
-                yield places, entries, pairs
+                yield places, entries, self._pairs(places, entries)
+
+    def _pairs(self, places: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        """Which pairs of some queries and entries of one block match."""
+        pairs = np.ones((len(places), len(entries)), bool)
+        for one in self._others:
+            pairs &= COMPARE[one.op](one.query[self._queries[places]][:, None], one.entry[entries])
+        return pairs
 
 
 class Tree:

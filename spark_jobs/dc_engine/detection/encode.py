@@ -6,7 +6,7 @@ instead of one for each row of the load, whatever the columns and their types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +45,28 @@ class Spread:
         return self.buckets * self.shares
 
 
+def together(plan: Plan) -> dict[int, list[Group]]:
+    """The groups whose rows travel together, by the number of the first: they have the same blocks."""
+    firsts: dict[tuple[object, ...], int] = {}
+    found: dict[int, list[Group]] = {}
+    for group in plan.groups:
+        index = group.t_index
+        alike = index is not None and index.key and not group.two_sided
+        mark = (index.key, index.families) if index is not None and alike else (group.number,)
+        found.setdefault(firsts.setdefault(mark, group.number), []).append(group)
+    return found
+
+
+def columns_of(groups: Sequence[Group]) -> list[str]:
+    """All columns that some groups read."""
+    return list(dict.fromkeys(name for group in groups for name in group.columns))
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows of a load for one probe, in the role of t, of s, or (where it makes no difference) of both.
 
-    The role of deleted rows has a minus before it.
+    The role of deleted rows has a minus before it. The group is the first of those whose rows travel together.
     """
 
     group: int
@@ -61,8 +78,9 @@ class Chunk:
 def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str = "") -> Iterator[Chunk]:
     """The chunks of some rows; ``rows`` has the plan's columns and their row ids, ``sign`` is ``GONE`` for deletes."""
     lanes: Lanes = {}
-    for group in plan.groups:
-        narrow = rows.select([ROW_ID, *group.columns])
+    for groups in together(plan).values():
+        group = groups[0]
+        narrow = rows.select([ROW_ID, *columns_of(groups)])
         if not group.indexes:
             broken = narrow.filter(pa.array(_breaks_alone(group, narrow)))
             if broken.num_rows:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
-from dc_engine.detection.encode import Spread
+from dc_engine.detection.encode import Spread, columns_of, together
 from dc_engine.detection.plan import Group, Plan
 from dc_engine.detection.work import NOTHING_UNDONE, Undone, Work
 from dc_engine.request import Request
@@ -17,22 +17,29 @@ from dc_engine.state.storage import Storage
 
 
 def spread_of(
-    storage: Storage, group: Group, files: Sequence[DataFile], rows: int, row_bytes: Mapping[str, float]
+    storage: Storage,
+    groups: Sequence[Group],
+    files: Mapping[int, Sequence[DataFile]],
+    rows: int,
+    row_bytes: Mapping[str, float],
 ) -> Spread:
-    """Cut a group so that a probe looks at a bounded number of rows and entries, and of their bytes."""
-    entries = sum(file.rows for file in files)
-    by_rows = math.ceil(max(rows, 1) * max(1 / SIZES.unit_rows, _width(group, row_bytes) / SIZES.unit_bytes))
-    if not group.indexes:
+    """Cut groups whose rows travel together: a probe gets a bounded number of rows and entries, and of their bytes.
+
+    It looks at one group after the other.
+    """
+    entries = max(sum(file.rows for file in files[group.number]) for group in groups)
+    by_rows = math.ceil(max(rows, 1) * max(1 / SIZES.unit_rows, _width(groups, row_bytes) / SIZES.unit_bytes))
+    if not groups[0].indexes:
         return Spread(by_rows, 1)
-    if group.indexes[0].key:
+    if groups[0].indexes[0].key:
         return Spread(max(by_rows, math.ceil(entries / SIZES.unit_entries)), 1)
-    width = _width(group, bytes_a_row(storage, files))
+    width = _width(groups, bytes_a_row(storage, files[groups[0].number]))
     return Spread(1, math.ceil(max(entries, 1) * max(1 / SIZES.share_entries, width / SIZES.share_bytes)))
 
 
-def _width(group: Group, bytes_a_row: Mapping[str, float]) -> float:
-    """How many bytes a row takes in the columns of a group."""
-    return sum(bytes_a_row.get(name, 0) for name in group.columns)
+def _width(groups: Sequence[Group], bytes_a_row: Mapping[str, float]) -> float:
+    """How many bytes a row takes in the columns of some groups."""
+    return sum(bytes_a_row.get(name, 0) for name in columns_of(groups))
 
 
 def make_work(
@@ -58,8 +65,12 @@ def make_work(
     files = {
         group.number: [one for index in group.indexes for one in index_files.get(index.id, ())] for group in plan.groups
     }
-    spread = {group.number: spread_of(storage, group, files[group.number], rows, row_bytes) for group in plan.groups}
-    first_units = dict(zip(spread, accumulate((one.units for one in spread.values()), initial=0), strict=False))
+    sent = together(plan)
+    spread = {number: spread_of(storage, groups, files, rows, row_bytes) for number, groups in sent.items()}
+    # a unit of a group without a key is the longest: its task is the first to be run
+    turns = sorted(sent, key=lambda number: all(index.key for index in plan.groups[number].indexes))
+    starts = accumulate((spread[number].units for number in turns), initial=0)
+    first_units = dict(zip(turns, starts, strict=False))
     units = sum(one.units for one in spread.values())
     writers: dict[str, int] = {}
     for group in plan.groups:
@@ -68,7 +79,7 @@ def make_work(
                 writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
-    added_bytes = rows * sum(_width(group, row_bytes) for group in plan.groups)
+    added_bytes = rows * sum(_width(groups, row_bytes) for groups in sent.values())
     probe_tasks = math.ceil(max((entries + added) / SIZES.probe_rows, added_bytes / SIZES.probe_bytes, 1))
     return Work(
         storage=storage,

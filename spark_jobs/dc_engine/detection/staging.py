@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 
@@ -68,7 +68,7 @@ class Stage:
     load: int
     columns: tuple[str, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -78,7 +78,7 @@ class Stage:
 
 
 def stage_rows(
-    storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterator[pa.RecordBatch]
+    storage: Storage | None, load: int, columns: Sequence[str], partition: int, batches: Iterable[pa.RecordBatch]
 ) -> Staged:
     """Write the first columns of some rows, under these names, and the hash of the whole row to the state.
 
@@ -92,7 +92,7 @@ def stage_rows(
         return Staged(partition, inserted.so_far, deleted.so_far, failed(error))
 
 
-def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches: Iterator[pa.RecordBatch]) -> None:
+def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:
     for batch in batches:
         hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
         kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])

@@ -15,10 +15,11 @@ import pyarrow as pa
 from dc_engine.detection.consumers import LISTING, VIOLATING
 from dc_engine.detection.dead import read_dead
 from dc_engine.detection.documents import Document, SkippedRows, as_batch, failed
-from dc_engine.detection.encode import encode, skipped_null_rows, with_hash
+from dc_engine.detection.encode import encode, skipped_null_rows, together, with_hash
 from dc_engine.detection.plan import Group
 from dc_engine.detection.report import Report
 from dc_engine.detection.rows import ROW_ID, read_living
+from dc_engine.detection.runs import HASH
 from dc_engine.detection.unit import probe_unit
 from dc_engine.detection.work import DOCUMENT, Work, received, send, tell
 from dc_engine.errors import DcError
@@ -98,15 +99,20 @@ class Probe:
                 whole_units.append((message.number, message.unit))
             else:
                 units[message.number, message.unit][message.kind].append(message.table)
+        groups = together(self.work.plan)
         for number, unit in sorted(units):
-            yield from self._unit(number, unit, units.pop((number, unit)))
+            yield from self._unit(groups[number], unit, units.pop((number, unit)))
         for number, unit in sorted(whole_units):
-            yield from self._unit(number, unit, self._all_rows(self.work.plan.groups[number]))
+            yield from self._unit(groups[number], unit, self._all_rows(self.work.plan.groups[number]))
 
-    def _unit(self, number: int, unit: int, tables: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.RecordBatch]:
+    def _unit(
+        self, groups: Sequence[Group], unit: int, tables: Mapping[str, Sequence[pa.Table]]
+    ) -> Iterator[pa.RecordBatch]:
+        """One unit of each group whose rows came together."""
         roles = {role: _in_row_order(own) for role, own in tables.items()}
-        if roles:
-            yield from probe_unit(self.work, self.work.plan.groups[number], unit, roles)
+        for group in groups if roles else ():
+            own = {role: _of_group(group, rows) for role, rows in roles.items()}
+            yield from probe_unit(self.work, group, unit, own)
             pa.default_memory_pool().release_unused()  # Spark keeps the process for other tasks
 
     def _all_rows(self, group: Group) -> dict[str, list[pa.Table]]:
@@ -116,6 +122,12 @@ class Probe:
             hashed, _ = with_hash(group.indexes[0], rows.select([ROW_ID, *group.columns]))
             roles[f"{sign}both"].append(hashed)
         return roles
+
+
+def _of_group(group: Group, rows: pa.Table) -> pa.Table:
+    """The columns of one group, of rows that were sent for several."""
+    others = [name for name in rows.column_names if name not in group.columns and name not in (HASH, ROW_ID)]
+    return rows.drop_columns(others) if others else rows
 
 
 def _in_row_order(tables: Sequence[pa.Table]) -> pa.Table:

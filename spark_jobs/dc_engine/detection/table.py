@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from dc_engine.detection.dead import read_dead
 from dc_engine.detection.documents import Found, as_batch
+from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import ROW_ID, read_living, write_rows
 from dc_engine.detection.sources import column_types, kept_name, kept_type
@@ -71,7 +72,7 @@ def rows_of_state(
 ) -> DataFrame:
     """The rows in the state as a DataFrame."""
     read = ReadRows(storage, tuple(files), tuple(dead), tuple(columns))
-    return spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(read, frame_schema(types))
+    return spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(OnWorker(read), frame_schema(types))
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,9 @@ class Work:
     """Files that say which rows to skip when they are met in other files: they were deleted earlier."""
     index_files: Mapping[str, tuple[DataFile, ...]]
     spread: Mapping[int, Spread]
+    """By the number of the first group of those whose rows travel together."""
     first_units: Mapping[int, int]
-    """The number of each group's first unit, counted over all groups."""
+    """The number of the first unit of each of them, counted over all."""
     writers: Mapping[str, int]
     """The group that writes each index: the first one that has it. What is not here is not written."""
     probe_tasks: int

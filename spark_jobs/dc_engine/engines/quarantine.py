@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import take, whole
 from dc_engine.detection.hashing import bucket_of
+from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
@@ -98,11 +99,11 @@ def _violating(
     files = tuple((place, file) for place, name in enumerate(names) for file in listed_in[name])
     tasks = math.ceil(max(sum(file.rows for _, file in files), 1) / SIZES.quarantine_rows)
     read = _ReadFiles(storage, files, tuple(staged.inserts), SIZES.range_ids, tasks)
-    found = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(read, MESSAGE_SCHEMA)
+    found = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(OnWorker(read), MESSAGE_SCHEMA)
     gather = _GatherRules(storage, tuple(staged.inserts), tasks)
-    gathered = found.repartitionById(tasks, found["task"]).mapInArrow(gather, MESSAGE_SCHEMA)
+    gathered = found.repartitionById(tasks, found["task"]).mapInArrow(OnWorker(gather), MESSAGE_SCHEMA)
     schema = f"{ROW_HASH} bigint, {RULES} array<struct<rule: string, violations: bigint>>, {VIOLATIONS} bigint"
-    return gathered.repartitionById(tasks, gathered["task"]).mapInArrow(_EachHashOnce(names), schema)
+    return gathered.repartitionById(tasks, gathered["task"]).mapInArrow(OnWorker(_EachHashOnce(names)), schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
+from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, reading, row_hash
 from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, Stage, StagedLoad, gather, stage_rows
@@ -46,10 +47,10 @@ class OnSpark(Tasks):
     def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
         """See ``Tasks.run``."""
         schema = MESSAGE_SCHEMA if further else DOCUMENT_SCHEMA
-        frame = self._spark.range(0, count, 1, count).mapInArrow(first, schema)
+        frame = self._spark.range(0, count, 1, count).mapInArrow(OnWorker(first), schema)
         for place, (tasks, step) in enumerate(further, 1):
             schema = MESSAGE_SCHEMA if place < len(further) else DOCUMENT_SCHEMA
-            frame = frame.repartitionById(tasks, frame["task"]).mapInArrow(step, schema)
+            frame = frame.repartitionById(tasks, frame["task"]).mapInArrow(OnWorker(step), schema)
         return [row["document"] for row in frame.collect()]
 
 
@@ -99,7 +100,7 @@ class SparkEngine(Engine):
             documents = self._staged_here(chosen, asked)
             if documents is None:
                 stage = Stage(asked.storage, asked.load, tuple(asked.columns))
-                documents = [row["document"] for row in chosen.mapInArrow(stage, DOCUMENT_SCHEMA).collect()]
+                documents = [row["document"] for row in chosen.mapInArrow(OnWorker(stage), DOCUMENT_SCHEMA).collect()]
         return gather(documents, asked.storage, asked.load, list(asked.types.items()))
 
     def _staged_here(self, rows: DataFrame, asked: Staging) -> list[str] | None:

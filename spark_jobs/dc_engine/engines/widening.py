@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from dc_engine.detection.documents import DOCUMENT_SCHEMA, Found, from_text
+from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, kept_name, read_changes, reading, row_hash
@@ -48,7 +49,7 @@ def widen(
     parts = math.ceil(max(snapshot.rows, 1) / SIZES.widened_rows)
     by_id = chosen.repartition(parts, ROW_ID)
     with reading(source, "table", mask=mask):
-        written = by_id.mapInArrow(WriteRows(storage, plan.columns), DOCUMENT_SCHEMA).collect()
+        written = by_id.mapInArrow(OnWorker(WriteRows(storage, plan.columns)), DOCUMENT_SCHEMA).collect()
     told = [one for one in (from_text(row["document"]) for row in written) if isinstance(one, Found)]
     files = [one.file for one in told]
     found, matches = sum(one.rows for one in told), sum(file.rows for file in files)

@@ -24,13 +24,13 @@ def check_table(snapshot: Snapshot, constraint_set: ConstraintSet, *, state: str
         )
 
 
-def check_mask(mask: Iterable[str], columns: Iterable[str], *, source: str) -> None:
-    """Refuse to mask a column that is not there: the column meant would be shown."""
+def check_mask(mask: Iterable[str], columns: Iterable[str], *, lacking: str) -> None:
+    """Refuse to mask a column that is not there, with ``lacking`` as what lacks it: the column meant would be shown."""
     known = {name.lower(): name for name in columns}
     for name in mask:
         if name.lower() not in known:
             raise SchemaError(
-                f"'mask' names column {name!r}, which the changes ({source}) do not have.",
+                f"'mask' names column {name!r}, which {lacking}.",
                 hint=did_you_mean(name, known.values()),
             )
 

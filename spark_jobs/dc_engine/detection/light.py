@@ -1,0 +1,47 @@
+"""What keeps a process that lives for seconds from importing what it never uses.
+
+The first array that pyarrow makes from Python objects imports pandas, if it is installed, in case the objects are its
+own. That takes longer than what most workers have to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+def without_pandas() -> None:
+    """Let pyarrow look for pandas once and not find it, unless someone here has imported it already.
+
+    For processes that are ours alone. Whatever really needs pandas, as ``to_pandas`` does, still imports it.
+    """
+    if "pandas" in sys.modules:
+        return
+    hidden = _Hidden()
+    sys.meta_path.insert(0, hidden)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(hidden)
+
+
+class _Hidden:
+    """A finder of modules in whose presence there is no pandas."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002
+        if name == "pandas":
+            raise ModuleNotFoundError(f"{name} is not looked for", name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class OnWorker:
+    """A step as Spark's workers run it."""
+
+    step: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        without_pandas()
+        return self.step(batches)
