@@ -14,7 +14,7 @@ from great_expectations.render import RenderedStringTemplateContent, RenderedTab
 from great_expectations.render.renderer_configuration import RendererValueType
 
 from airflow_dc_provider.checkpoints.batch import is_own
-from airflow_dc_provider.report import MAX_TEXT, plain, row_name
+from airflow_dc_provider.wording import MAX_TEXT, plain, row_name
 from dc_engine.errors import counted
 
 WHAT_IS_JUDGED = (

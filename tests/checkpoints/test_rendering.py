@@ -16,7 +16,7 @@ from great_expectations.render.renderer.inline_renderer import InlineRenderer
 from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintToHold
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from airflow_dc_provider.checkpoints.rendering import WHAT_IS_JUDGED
-from airflow_dc_provider.report import plain
+from airflow_dc_provider.wording import plain
 from dc_engine.verdict import MASKED, Dependencies, DependencyVerdict, LostDependency, Verdict
 from tests.checkpoints.hostile import ATTACKS, TAME, hostile
 from tests.checkpoints.verdicts import RULES, SAMPLES, pair, verdict
