@@ -251,11 +251,11 @@ class TestAPageOfARun:
         page = pages(verdict(dependencies=Dependencies(watched=[holds], invalidated=[lost])), tmp_path)["run"]
         assert row_of(page, "fd-1")[1].text == (
             "fd-1 severity warn a -> b not (t.a = s.a and t.b != s.b) "
-            "A dependency of class fd, found in the data. It has held since load sunday."
+            "A watched dependency of class fd. It has held since load sunday."
         )
         assert row_of(page, "fd-1")[2].text == "holds load monday, snapshot 1"
         assert row_of(page, "fd-2")[1].text.startswith(
-            "fd-2 a -> c not (t.a = s.a and t.c != s.c) A dependency of class fd, found in the data. "
+            "fd-2 a -> c not (t.a = s.a and t.c != s.c) A watched dependency of class fd. "
             "The load invalidated it. What holds instead: a, b -> c. 1 example: "
         )
         assert row_of(page, "fd-2")[2].text.startswith("no longer holds: 2 violations")
