@@ -97,6 +97,8 @@ def _plan(
     """The rules as this session reads them, and the plan for the load."""
     schema = _schema(rules, current, types)
     settled = with_zones(rules, schema, ground.engine.instant)
+    if settled != rules:  # two pinned rules may say the same now; a state with such rules could not be read again
+        load_constraints(to_mapping(settled))
     check_columns(settled, schema, source=f"the changes ({request.changes})")
     check_types(current, types)
     return settled, make_plan(settled, schema)
