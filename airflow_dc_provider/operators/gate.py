@@ -223,9 +223,11 @@ def outcome_of(verdict: Verdict, on_violation: str, on_invalidated: str | None) 
     from dc_engine.verdict import worst
 
     rules = worst({one.outcome for one in verdict.constraints})
+    lost = {one.outcome for one in verdict.dependencies.invalidated if one.watched}
+    if worst({rules, *lost}) != verdict.decision:  # for a reason that is not known here: it counts all the same
+        rules = verdict.decision
     if rules == "fail" and on_violation == "warn":
         rules = "warn"
-    lost = {one.outcome for one in verdict.dependencies.invalidated if one.watched}
     if lost and on_invalidated not in (None, "severity"):
         lost = {_OUTCOMES[on_invalidated]}
     return worst({rules, *lost})

@@ -396,6 +396,11 @@ class TestLostDependencies:
             assert task.execute({"ti": ti})["decision"] == decision
             assert ("The gate stays open." in capfd.readouterr().out) is (on_invalidated != "ignore")
 
+    def test_a_decision_for_an_unknown_reason_closes_it_all_the_same(self, gate, fake_spark, ti, passing):
+        fake_spark.answers({**passing, "decision": "fail"})
+        with pytest.raises(DcViolationError):
+            gate(on_invalidated="ignore").execute({"ti": ti})
+
     def test_one_that_nobody_watches_never_closes_it(self, gate, fake_spark, ti, losing):
         losing["dependencies"]["invalidated"] = losing["dependencies"]["invalidated"][1:]
         fake_spark.answers({**losing, "decision": "pass"})
