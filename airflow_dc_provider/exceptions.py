@@ -46,6 +46,6 @@ class DcGateError(AirflowException):
     @classmethod
     def told(cls, message: str, hint: str = "") -> DcGateError:
         """The error with another part's message and hint, which may quote names and values: one line each."""
-        from airflow_dc_provider.report import MAX_MESSAGE, plain
+        from airflow_dc_provider.wording import MAX_MESSAGE, plain
 
         return cls(plain(message, MAX_MESSAGE), hint=plain(hint, MAX_MESSAGE))

@@ -1,14 +1,22 @@
 """A verdict in words: for the log, for XCom, and for the person whom a closed gate wakes at night.
 
 Pure functions from a verdict to text. Everything that comes from data passes through ``plain``, so that no
-value can forge a line of the log.
+value can forge a line of the log. How values are written is in ``wording``, dependencies are in ``lost``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_dc_provider.lost import (
+    dependency_lines,
+    dependency_summary,
+    lost_advice,
+    lost_detail_lines,
+    lost_of,
+    lost_watched,
+)
+from airflow_dc_provider.wording import MAX_TEXT, align, example_lines, plain, row_name
 from dc_engine.constraints.model import Tolerance
 from dc_engine.errors import counted, escaped
 from dc_engine.verdict import ConstraintVerdict, Verdict
@@ -17,35 +25,6 @@ MAX_RULES_IN_TABLE = 40
 MAX_RULES_IN_DETAIL = 5
 MAX_EXAMPLES = 2
 MAX_WORST_ROWS = 3
-MAX_VALUE = 40
-MAX_TEXT = 500
-MAX_MESSAGE = 5000
-
-
-def plain(value: Any, width: int = MAX_VALUE) -> str:
-    """A value on one line: what does not print is escaped, what is too long is cut."""
-    if value is None:
-        return "NULL"
-    text = value if isinstance(value, str) else str(value)
-    if len(text) <= width and text.isprintable():
-        return text
-    shown = escaped(text[: width + 1])
-    if len(text) <= width and len(shown) <= width:
-        return shown
-    return shown[: width - 3] + "..."
-
-
-def align(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """Rows of cells as lines of aligned columns; the columns in ``right`` are flush right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
 
 
 def summary(verdict: Verdict, state: str) -> dict[str, Any]:
@@ -70,6 +49,7 @@ def summary(verdict: Verdict, state: str) -> dict[str, Any]:
             }
             for rule in verdict.constraints
         },
+        "dependencies": dependency_summary(verdict),
         "quarantine": verdict.quarantine,
         "state": state,
         "seconds": dict(verdict.seconds),
@@ -77,8 +57,8 @@ def summary(verdict: Verdict, state: str) -> dict[str, Any]:
 
 
 def verdict_lines(verdict: Verdict, state: str) -> list[str]:
-    """The verdict for the log: one line of facts, a table of the rules, where rows went, and notes."""
-    lines = [facts_line(verdict, state), *rule_table(verdict), *quarantine_lines(verdict)]
+    """The verdict for the log: one line of facts, a table of the rules, dependencies, where rows went, and notes."""
+    lines = [facts_line(verdict, state), *rule_table(verdict), *dependency_lines(verdict), *quarantine_lines(verdict)]
     lines += [f"Note: {plain(note, MAX_TEXT)}" for note in verdict.notes]
     return lines
 
@@ -173,9 +153,10 @@ def _stored(verdict: Verdict) -> list[str]:
 
 
 def _broke(verdict: Verdict) -> str:
-    rules = counted(len(verdict.constraints), "rule")
     load = f"Load {plain(verdict.load_id, MAX_TEXT)} of table {plain(verdict.table, MAX_TEXT)}"
-    return f"{load} broke {len(verdict.broken):,} of {rules}."
+    lost = [f"lost {lost_of(verdict)}"] if lost_watched(verdict) else []
+    broke = [f"broke {len(verdict.broken):,} of {counted(len(verdict.constraints), 'rule')}"]
+    return f"{load} {' and '.join([*(broke if verdict.broken or not lost else ()), *lost])}."
 
 
 def _detail_lines(verdict: Verdict) -> list[str]:
@@ -186,7 +167,7 @@ def _detail_lines(verdict: Verdict) -> list[str]:
     if len(broken) > MAX_RULES_IN_DETAIL:
         names = ", ".join(plain(rule.name) for rule in broken[MAX_RULES_IN_DETAIL:MAX_RULES_IN_TABLE])
         lines += [f"Also broken (counts in the table above and in XCom): {names}", ""]
-    return lines
+    return [*lines, *lost_detail_lines(verdict)]
 
 
 def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
@@ -223,50 +204,31 @@ def tolerated(tolerance: Tolerance) -> str:
     return counted(value, "new violation" if name == "max_new_violations" else "violating row")
 
 
-def row_name(key: Mapping[str, Any] | None) -> str:
-    """How people recognise a row."""
-    if not key:
-        return "a row without a key"
-    return ", ".join(f"{plain(name)}={plain(value)}" for name, value in key.items())
-
-
-def example_lines(sample: Mapping[str, Any], title: str) -> list[str]:
-    """One violation, its two rows side by side (or its one row): key, then the values that the rule reads."""
-    names = [name for name in ("t", "s") if sample.get(name)]
-    sides = [sample[name] for name in names]
-    cells = [[title, *names]]
-    shown = [{**(side.get("row") or {}), **(side.get("values") or {})} for side in sides]
-    for column in dict.fromkeys(column for side in shown for column in side):
-        cells.append([f"  {plain(column)}", *(plain(side[column]) if column in side else "" for side in shown)])
-    alike = [side.get("rows") or 1 for side in sides]
-    if max(alike, default=1) > 1:
-        cells.append(["  rows alike", *(f"{number:,}" for number in alike)])
-    return align(cells)
-
-
 def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[str]:
     """What a person can do about a closed gate; ``retried``: whether Airflow retries it by itself."""
     retract = f"DcRetractLoadOperator(load_id={escaped(verdict.load_id)!r}, state={plain(state, MAX_TEXT)!r})"
     again = "wait for the next retry of this task" if retried else "run this task again under the same load_id"
     fix = f"  - The data is wrong: fix it at the source, and {again}."
-    strict = (
+    strict = [
         "  - The rule is too strict: give it a tolerance (max_new_violations, max_violating_rows) or severity: warn. "
         "That applies from the next load on; to have this one judged again, take it out of the state with "
         f"{retract} and run this task again."
-    )
+    ]
+    lost = [lost_advice(retract)] if lost_watched(verdict) else []
+    strict = [*(strict if verdict.broken or not lost else ()), *lost]
     if not verdict.discarded:
         return [
             "What to do:",
             f"{fix} The fixed rows replace these, as if these had never been there.",
             f"  - The load should not be in the table: take it out there, and out of the state with {retract}.",
-            strict,
+            *strict,
             "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run. The state "
             "has the rows.",
         ]
     return [
         "What to do (the load was discarded: the state is as it was without it):",
         fix,
-        strict,
+        *strict,
         "  - It is known and the load must go to the table anyway: do not mark this task as success yet, or the state "
         f"will lack rows of the table. Take the load out of the state with {retract}, run this task again with "
         "rejected_load='keep', and mark it as success then.",

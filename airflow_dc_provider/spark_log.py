@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from airflow_dc_provider.report import plain
+from airflow_dc_provider.wording import plain
 from dc_engine.errors import counted
 
 MAX_LINE = 4000

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from airflow_dc_provider.report import align, broken_rule_lines
+from airflow_dc_provider.report import broken_rule_lines
+from airflow_dc_provider.wording import align
 from dc_engine.errors import StateError
 from dc_engine.state.storage import Storage
 from dc_engine.stored import read_verdict

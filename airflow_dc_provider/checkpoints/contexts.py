@@ -28,7 +28,7 @@ from great_expectations.data_context.data_context.context_factory import project
 from great_expectations.exceptions import DataContextRequiredError
 
 from airflow_dc_provider.checkpoints import guard
-from airflow_dc_provider.report import MAX_TEXT, plain
+from airflow_dc_provider.wording import MAX_TEXT, plain
 from dc_engine.errors import DcError, StateError
 from dc_engine.state.storage import Storage
 

@@ -167,7 +167,7 @@ class ExpectDenialConstraintToHold(StoredVerdictExpectation):
 
 
 class ExpectDependencyToHold(StoredVerdictExpectation):
-    """A watched dependency, found in the data, still holds after a load."""
+    """A watched dependency still holds after a load."""
 
     dependency: str
     dependency_class: str
@@ -202,7 +202,7 @@ class ExpectDependencyToHold(StoredVerdictExpectation):
             ("name", kwargs.get("dependency", "")),
             ("sentence", kwargs.get("sentence", "")),
             ("formula", kwargs.get("formula", "")),
-            ("plain", f"A dependency of class {kwargs.get('dependency_class', '')}, found in the data.{since}"),
+            ("plain", f"A watched dependency of class {kwargs.get('dependency_class', '')}.{since}"),
         ]
 
 

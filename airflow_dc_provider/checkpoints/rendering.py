@@ -14,7 +14,7 @@ from great_expectations.render import RenderedStringTemplateContent, RenderedTab
 from great_expectations.render.renderer_configuration import RendererValueType
 
 from airflow_dc_provider.checkpoints.batch import is_own
-from airflow_dc_provider.report import MAX_TEXT, plain, row_name
+from airflow_dc_provider.wording import MAX_TEXT, plain, row_name
 from dc_engine.errors import counted
 
 WHAT_IS_JUDGED = (
@@ -56,8 +56,10 @@ def counts(rule: Mapping[str, Any], load_rows: int) -> list[str]:
 def run_facts(run: Mapping[str, Any]) -> list[str]:
     """What was decided, over how many rules and rows."""
     inserted, deleted, total = (run.get("rows", {}).get(name, 0) for name in ("inserted", "deleted", "total"))
+    watched = run.get("dependencies", 0)
+    dependencies = f", {counted(watched, 'watched dependency', 'watched dependencies')}" if watched else ""
     facts = [
-        f"{counted(run.get('constraints', 0), 'rule')}, decision {run.get('decision')}",
+        f"{counted(run.get('constraints', 0), 'rule')}{dependencies}, decision {run.get('decision')}",
         f"rows: {inserted:,} inserted, {deleted:,} deleted, {total:,} in all",
     ]
     if run.get("replaced"):
@@ -147,7 +149,7 @@ def text_lines(results: Sequence[Any]) -> list[str]:
     for result in results:
         config, details = result.expectation_config, result.result.get("details")
         if details is not None:
-            name = config.kwargs.get("constraint") or config.kwargs.get("dependency") or "the verdict"
+            name = config.kwargs.get("constraint") or _of_dependency(config.kwargs) or "the verdict"
             mark = "ok  " if result.success else "FAIL"
             lines.append(f"{mark} {plain(name, 60)}: {result.result['observed_value']}")
             if details["problem"]:
@@ -156,6 +158,11 @@ def text_lines(results: Sequence[Any]) -> list[str]:
             said = _exception(result.exception_info) or result.result.get("observed_value", "it does not hold")
             lines.append(f"FAIL {config.type}: {plain(said, MAX_TEXT)}")
     return lines
+
+
+def _of_dependency(kwargs: Mapping[str, Any]) -> str | None:
+    """What people call a dependency: its text."""
+    return kwargs.get("sentence") or kwargs.get("dependency") if "dependency" in kwargs else None
 
 
 def _exception(info: Mapping[str, Any]) -> str:

@@ -139,7 +139,7 @@ class DcSparkOperator(SparkSubmitOperator):
 
     def _read(self, document: dict[str, Any] | None, failure: Exception | None) -> dict[str, Any]:
         """The job's document, checked; if there is none, raises its error or what Spark logged last."""
-        from airflow_dc_provider.report import plain
+        from airflow_dc_provider.wording import plain
         from dc_engine.verdict import SCHEMA_VERSION
 
         if document is None:
@@ -245,7 +245,7 @@ class DcStateOperator(DcSparkOperator):
 
     def run_action(self, context: Context, action: str, details: Mapping[str, Any]) -> dict[str, Any]:
         """Submit the action, log its text for people, and return the rest of its result."""
-        from airflow_dc_provider.report import MAX_TEXT, plain
+        from airflow_dc_provider.wording import MAX_TEXT, plain
 
         try:
             check_folder("state", self.state)
@@ -263,7 +263,7 @@ class DcStateOperator(DcSparkOperator):
 
 def no_answer(answer: str, failure: Exception | None, hidden: str = "") -> DcGateError:
     """The error for a job that left nothing: what Spark said last, unless ``hidden`` says why that is not shown."""
-    from airflow_dc_provider.report import plain
+    from airflow_dc_provider.wording import plain
 
     if failure is None:
         return DcGateError(

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from dc_engine.verdict import Verdict
+    from dc_engine.verdict import Decision, Verdict
 
 _ON_VIOLATION = ("fail", "warn")
+_OUTCOMES: dict[str, Decision] = {"fail": "fail", "warn": "warn", "ignore": "pass"}
+_ON_INVALIDATED = ("severity", *_OUTCOMES)
 _LATER = ("skip", "ask")
 
 
 class DcGateOperator(DcSparkOperator):
     """
-    Check a load against the rules of its table and all rows loaded before; fail when it breaks a rule.
+    Check a load against the rules of its table and all rows loaded before; fail when it breaks a rule, or loses a
+    dependency that people pinned.
 
     Also takes everything that ``SparkSubmitOperator`` takes, except the application and its arguments.
 
@@ -46,6 +49,9 @@ class DcGateOperator(DcSparkOperator):
         other rows it replaces the earlier attempt. By default the DAG run's id, with the map index of a mapped
         task; no two mapped gates may share one for the same state. (templated)
     :param on_violation: ``fail`` closes the gate on a broken rule of severity error, ``warn`` only reports it.
+    :param on_invalidated: What losing a watched dependency means for the task, whatever ``on_violation`` says.
+        ``severity``: what the constraint file says (``error`` closes the gate, ``warn`` is only reported). ``fail``
+        closes the gate, ``warn`` and ``ignore`` leave it open, with a warning in the log or without.
     :param table: Where the whole table is, as it was before this load, in the form of ``changes``: needed once,
         when a new rule reads columns that the state does not have. (templated)
     :param rejected_load: ``keep``: the rows of a load that fails are in the table, so they stay in the state.
@@ -85,6 +91,7 @@ class DcGateOperator(DcSparkOperator):
         state: str,
         load_id: str = LOAD_OF_THE_RUN,
         on_violation: str = "fail",
+        on_invalidated: str | None = "severity",
         table: Mapping[str, Any] | None = None,
         rejected_load: str = "keep",
         missing_deletes: str = "error",
@@ -103,6 +110,7 @@ class DcGateOperator(DcSparkOperator):
         self.changes = changes
         self.load_id = load_id
         self.on_violation = on_violation
+        self.on_invalidated = on_invalidated
         self.table = table
         self.rejected_load = rejected_load
         self.missing_deletes = missing_deletes
@@ -132,12 +140,13 @@ class DcGateOperator(DcSparkOperator):
                 context["ti"].xcom_push(key=f"quarantine_{part}", value=verdict.quarantine[part])
         for line in verdict_lines(verdict, request.state):
             self.log.info("%s", line)
-        if closes(verdict, self.on_violation):
+        outcome = outcome_of(verdict, self.on_violation, self.on_invalidated)
+        if outcome == "fail":
             message = violation_message(verdict, request.state, retried=self.retry_on_violation)
             # Airflow's log page keeps the lines of a record, but runs those of an exception together.
             self.log.error("%s", message)
             raise (DcViolationRetryError if self.retry_on_violation else DcViolationError)(message, result)
-        if verdict.decision != "pass":
+        if outcome == "warn" or verdict.discarded:
             self.log.warning("%s", warning_message(verdict))
         return result
 
@@ -191,6 +200,8 @@ class DcGateOperator(DcSparkOperator):
     def _check_what_is_known(self) -> None:
         """At DAG parse: refuse what rendering cannot make right."""
         check_on_violation(self.on_violation)
+        if self.on_invalidated is not None:
+            check_choice("on_invalidated", self.on_invalidated, _ON_INVALIDATED)
         check_mapping(self)
         if self.quarantine is not None and not is_open(self.quarantine):
             check_folder("quarantine", self.quarantine)
@@ -207,9 +218,19 @@ class DcGateOperator(DcSparkOperator):
                 load_constraints(source)
 
 
-def closes(verdict: Verdict, on_violation: str) -> bool:
-    """Whether a verdict closes the gate."""
-    return verdict.decision == "fail" and on_violation == "fail"
+def outcome_of(verdict: Verdict, on_violation: str, on_invalidated: str | None) -> Decision:
+    """What a verdict means for the task: ``fail`` closes the gate, ``warn`` is only reported."""
+    from dc_engine.verdict import worst
+
+    rules = worst({one.outcome for one in verdict.constraints})
+    lost = {one.outcome for one in verdict.dependencies.invalidated if one.watched}
+    if worst({rules, *lost}) != verdict.decision:  # for a reason that is not known here: it counts all the same
+        rules = verdict.decision
+    if rules == "fail" and on_violation == "warn":
+        rules = "warn"
+    if lost and on_invalidated not in (None, "severity"):
+        lost = {_OUTCOMES[on_invalidated]}
+    return worst({rules, *lost})
 
 
 def check_on_violation(value: str) -> None:

@@ -91,7 +91,7 @@ class DcMaintainOperator(DcStateOperator):
 
 def unsound(state: str, problems: Sequence[str]) -> str:
     """What is wrong with a state, and what to do about it."""
-    from airflow_dc_provider.report import MAX_TEXT, plain
+    from airflow_dc_provider.wording import MAX_TEXT, plain
     from dc_engine.errors import counted
 
     rest = len(problems) - _MAX_PROBLEMS

@@ -98,6 +98,8 @@ def _plan(
     """The rules as this session reads them, and the plan for the load."""
     schema = _schema(rules, current, types)
     settled = with_zones(rules, schema, ground.engine.instant)
+    if settled != rules:  # two pinned rules may say the same now; a state with such rules could not be read again
+        load_constraints(to_mapping(settled))
     others = further_columns(current.facts)
     check_columns(settled, schema, source=f"the changes ({request.changes})", others=others)
     check_types(current, types)

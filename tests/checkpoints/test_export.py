@@ -109,7 +109,7 @@ class TestOneExport:
         assert bad.decision == "fail"
         exported = export_checkpoint(bad, folder)
         assert not exported.success
-        assert "FAIL fd-2: no longer holds: 2 violations" in exported.lines
+        assert "FAIL a -> c: no longer holds: 2 violations" in exported.lines
 
     def test_a_lost_dependency_that_nobody_watches_is_none_of_the_checkpoints_business(self, folder):
         fallen = ("fd-2", "fd", "a -> c", "not (t.a = s.a and t.c != s.c)")

@@ -16,7 +16,7 @@ from great_expectations.render.renderer.inline_renderer import InlineRenderer
 from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintToHold
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from airflow_dc_provider.checkpoints.rendering import WHAT_IS_JUDGED
-from airflow_dc_provider.report import plain
+from airflow_dc_provider.wording import plain
 from dc_engine.verdict import MASKED, Dependencies, DependencyVerdict, LostDependency, Verdict
 from tests.checkpoints.hostile import ATTACKS, TAME, hostile
 from tests.checkpoints.verdicts import RULES, SAMPLES, pair, verdict
@@ -251,11 +251,11 @@ class TestAPageOfARun:
         page = pages(verdict(dependencies=Dependencies(watched=[holds], invalidated=[lost])), tmp_path)["run"]
         assert row_of(page, "fd-1")[1].text == (
             "fd-1 severity warn a -> b not (t.a = s.a and t.b != s.b) "
-            "A dependency of class fd, found in the data. It has held since load sunday."
+            "A watched dependency of class fd. It has held since load sunday."
         )
         assert row_of(page, "fd-1")[2].text == "holds load monday, snapshot 1"
         assert row_of(page, "fd-2")[1].text.startswith(
-            "fd-2 a -> c not (t.a = s.a and t.c != s.c) A dependency of class fd, found in the data. "
+            "fd-2 a -> c not (t.a = s.a and t.c != s.c) A watched dependency of class fd. "
             "The load invalidated it. What holds instead: a, b -> c. 1 example: "
         )
         assert row_of(page, "fd-2")[2].text.startswith("no longer holds: 2 violations")

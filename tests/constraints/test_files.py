@@ -125,9 +125,10 @@ class TestReading:
 
     def test_the_examples_of_the_documentation_are_read(self, tmp_path: Path) -> None:
         page = Path(__file__).parents[2] / "docs" / "constraints.md"
-        whole, entry, *_ = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        whole, entry, section, *_ = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
         assert len(load_constraints(write(tmp_path, whole)).constraints) == 6
         assert load_constraints(write(tmp_path, TAX + entry.replace("zip_decides", "pasted"))).table == "tax"
+        assert len(load_constraints(write(tmp_path, whole + section)).dependencies.pinned) == 3
 
 
 class TestMapping:

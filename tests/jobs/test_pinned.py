@@ -190,6 +190,21 @@ class TestOneThatIsPinnedLater:
         with pytest.raises(SchemaError, match="Column county, which pinned 'zip -> county' needs, is not in"):
             gate.apply("monday", CLEAN)
 
+    def test_two_that_say_the_same_only_in_this_sessions_zone_are_refused_before_anything_is_stored(
+        self, gate: Gate
+    ) -> None:
+        bodies = [f"t.zip = s.zip and t.at < timestamp '2026-01-01 00:00:00{zone}'" for zone in ("", "Z")]
+        gate.pin(*({"deny": body} for body in bodies))
+        table = pa.table({"id": [1], "zip": ["a"], "city": ["b"], "at": pa.array([0], pa.timestamp("us", "UTC"))})
+        types = {"id": "bigint", "zip": "string", "city": "string", "at": "timestamp"}
+        gate.session.sources["changes"] = Source(table, types)
+        request = {"state": gate.state, "load_id": "x", "changes": {"path": "changes"}, "constraints": gate.rules}
+        with pytest.raises(ConstraintError, match="says the same as pinned"):
+            apply_load(gate.session, request)
+        gate.pin({"deny": bodies[0]})
+        apply_load(gate.session, request | {"constraints": gate.rules})
+        assert maintain(gate.session, "verify", {"state": gate.state})["sound"]
+
     def test_one_that_becomes_a_constraint_keeps_its_count(self, gate: Gate) -> None:
         gate.apply("monday", CLEAN + BREAKING)
         gate.pin()

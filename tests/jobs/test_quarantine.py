@@ -107,3 +107,32 @@ def test_every_row_goes_where_plain_python_puts_it(
     assert (verdict.quarantine["violating_rows"], verdict.quarantine["clean_rows"]) == (bad.total(), clean.total())
     assert bad
     assert clean
+
+
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_rows_that_only_break_a_pinned_dependency_are_clean(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    gate = Gate(spark, tmp_path)
+    gate.rules["dependencies"] = {"pinned": [{"fd": "zip -> note", "severity": "error"}]}
+    old = (1, "10115", "Berlin", 10, 1.0, "a")
+    assert [one.text for one in gate.apply("first", rows(old)).dependencies.watched] == ["zip -> note"]
+    new = [(2, "10115", "Berlin", 20, 2.0, "b"), (3, "20095", "Hamburg", -5, 0.5, "c")]
+    verdict = gate.apply("second", rows(*new), quarantine=str(tmp_path / "quarantine"), engine=engine)
+    (lost,) = verdict.dependencies.invalidated
+    assert (lost.violations, lost.severity, verdict.decision) == (1, "error", "fail")
+    assert lost.example == {
+        "t": {"row": {"id": 2}, "values": {"zip": "10115", "note": "b"}, "rows": 1},
+        "s": {"row": {"id": 1}, "values": {"zip": "10115", "note": "a"}, "rows": 1},
+    }
+    bad, clean = written(tmp_path / "quarantine")
+    assert ([row[0] for row, *_ in bad], [row[0] for row in clean]) == ([3], [2])
+
+
+@pytest.mark.parametrize("engine", ["spark", "local"])
+def test_without_constraints_every_row_is_clean(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    gate = Gate(spark, tmp_path, keyed=False)
+    gate.rules["constraints"] = []
+    given = [(1, "10115", "Berlin", 10, 1.0, "a"), (2, "10115", "Berlin", -5, 2.0, "b")]
+    verdict = gate.apply("first", rows(*given), quarantine=str(tmp_path / "quarantine"), engine=engine)
+    assert (verdict.decision, verdict.rows["total"]) == ("pass", 2)
+    assert written(tmp_path / "quarantine") == (Counter(), Counter(given))
+    assert gate.apply("second", rows(("delete", *given[0])), engine=engine).rows["total"] == 1

@@ -39,6 +39,7 @@ class TestOpenGate:
                 }
                 for name, severity in (("zip_decides_city", "error"), ("salary_is_positive", "warn"))
             },
+            "dependencies": {"watched": 0, "invalidated": []},
             "quarantine": None,
             "state": str(state),
             "seconds": {"read": 0.4, "probe": 0.7, "commit": 0.1, "total": 1.4},
@@ -255,7 +256,7 @@ class TestClosedGate:
         assert "tasks behind the gate must not add them to the table" in capfd.readouterr().out
 
     def test_stays_open_when_only_rules_of_severity_warn_are_broken(self, gate, fake_spark, ti, failing):
-        failing["decision"] = "warn"
+        failing["decision"] = failing["constraints"][0]["severity"] = "warn"
         fake_spark.answers(failing)
         assert gate().execute({"ti": ti})["decision"] == "warn"
 
@@ -318,6 +319,125 @@ class TestMask:
         assert "left out" not in log
 
 
+LOST = {
+    "id": "fd-5e1f5e1f5e1f",
+    "class": "fd",
+    "text": "zip -> state",
+    "formula": "not (t.zip = s.zip and t.state != s.state)",
+    "severity": "error",
+    "watched": True,
+    "violations": 3,
+    "example": {
+        "t": {"row": {"id": 17}, "values": {"zip": "10115", "state": "BB"}, "rows": 1},
+        "s": {"row": {"id": 4}, "values": {"zip": "10115", "state": "BE"}, "rows": 2},
+    },
+    "instead": [{"id": "fd-1", "text": "zip, city -> state"}],
+}
+HOLDS = {name: LOST[name] for name in ("class", "formula", "severity")}
+
+
+@pytest.fixture
+def losing(passing):
+    """A verdict of a load that lost one of three watched dependencies, and another that nobody watches."""
+    held = [{**HOLDS, "id": f"fd-{number}", "text": f"zip -> a{number}"} for number in range(2)]
+    unwatched = {**LOST, "id": "fd-9", "text": "city -> zip", "watched": False, "example": None, "instead": []}
+    return {**passing, "decision": "fail", "dependencies": {"watched": held, "invalidated": [LOST, unwatched]}}
+
+
+class TestLostDependencies:
+    def test_losing_one_of_severity_error_closes_the_gate(self, gate, fake_spark, ti, losing, capfd):
+        fake_spark.answers(losing)
+        with pytest.raises(DcViolationError) as caught:
+            gate().execute({"ti": ti})
+        message = str(caught.value)
+        why = (
+            "zip -> state (error), because row {id: 17} and row {id: 4} agree on zip and differ in state (3 violations)"
+            "; now holds: zip, city -> state"
+        )
+        assert message.startswith("Load 2026-01-03 of table tax lost 1 of 3 watched dependencies. The gate is closed")
+        assert f"Lost: {why}" in message
+        assert re.search(r"state +BB +BE", message)
+        assert "The dependency was a coincidence" in message
+        assert "The rule is too strict" not in message
+        log = capfd.readouterr().out
+        assert f"1 of 3 watched dependencies was lost: {why}" in log
+        assert "No longer holds, and nobody watches it: city -> zip" in log
+
+    def test_the_summary_has_them_without_any_value(self, gate, fake_spark, ti, losing):
+        fake_spark.answers(losing)
+        with pytest.raises(DcViolationError):
+            gate().execute({"ti": ti})
+        found = ti.pushed["verdict"]["dependencies"]
+        assert found["watched"] == 2
+        assert found["invalidated"][0] == {
+            "id": "fd-5e1f5e1f5e1f",
+            "class": "fd",
+            "text": "zip -> state",
+            "severity": "error",
+            "watched": True,
+            "violations": 3,
+        }
+        assert "BB" not in json.dumps(ti.pushed)
+
+    @pytest.mark.parametrize("severity", ["error", "warn"])
+    @pytest.mark.parametrize("on_invalidated", [None, "severity", "fail", "warn", "ignore"])
+    @pytest.mark.parametrize("on_violation", ["fail", "warn"])
+    def test_the_argument_says_what_losing_one_means(
+        self, gate, fake_spark, ti, losing, capfd, severity, on_invalidated, on_violation
+    ):
+        decision = {"error": "fail", "warn": "warn"}[severity]
+        losing["dependencies"]["invalidated"][0] = {**LOST, "severity": severity}
+        fake_spark.answers({**losing, "decision": decision})
+        task = gate(on_invalidated=on_invalidated, on_violation=on_violation)
+        if {None: decision, "severity": decision}.get(on_invalidated, on_invalidated) == "fail":
+            with pytest.raises(DcViolationError):
+                task.execute({"ti": ti})
+        else:
+            assert task.execute({"ti": ti})["decision"] == decision
+            assert ("The gate stays open." in capfd.readouterr().out) is (on_invalidated != "ignore")
+
+    def test_a_decision_for_an_unknown_reason_closes_it_all_the_same(self, gate, fake_spark, ti, passing):
+        fake_spark.answers({**passing, "decision": "fail"})
+        with pytest.raises(DcViolationError):
+            gate(on_invalidated="ignore").execute({"ti": ti})
+
+    def test_one_that_nobody_watches_never_closes_it(self, gate, fake_spark, ti, losing):
+        losing["dependencies"]["invalidated"] = losing["dependencies"]["invalidated"][1:]
+        fake_spark.answers({**losing, "decision": "pass"})
+        assert gate(on_invalidated="fail").execute({"ti": ti})["decision"] == "pass"
+
+    def test_a_broken_rule_closes_it_whatever_is_ignored(self, gate, fake_spark, ti, failing, losing):
+        fake_spark.answers({**failing, "dependencies": losing["dependencies"]})
+        with pytest.raises(DcViolationError, match=r"broke 1 of 2 rules and lost 1 of 3 watched dependencies\."):
+            gate(on_invalidated="ignore").execute({"ti": ti})
+
+    def test_a_load_that_was_discarded_for_one_is_told_of_even_if_that_is_ignored(
+        self, gate, fake_spark, ti, losing, capfd
+    ):
+        fake_spark.answers({**losing, "discarded": True})
+        gate(on_invalidated="ignore", rejected_load="discard").execute({"ti": ti})
+        assert "tasks behind the gate must not add them to the table" in capfd.readouterr().out
+
+    def test_values_are_masked(self, gate, fake_spark, ti, losing, capfd):
+        fake_spark.answers({**losing, "replayed": True})
+        with pytest.raises(DcViolationError) as caught:
+            gate(mask=["state", "ID"]).execute({"ti": ti})
+        for place in (str(caught.value), str(ti.pushed), capfd.readouterr().out):
+            assert "BB" not in place
+            assert "{id: 17}" not in place
+        assert "row {id: ***} and row {id: ***} agree on zip and differ in state" in str(caught.value)
+
+    def test_values_cannot_break_the_log(self, gate, fake_spark, ti, losing):
+        lost = json.loads(json.dumps(LOST))
+        lost["example"]["t"] = {"row": {"a\nb": "x\ny\x1b[2J"}, "values": {"state": "Ber\nln"}, "rows": 1}
+        losing["dependencies"]["invalidated"] = [lost]
+        fake_spark.answers(losing)
+        with pytest.raises(DcViolationError) as caught:
+            gate().execute({"ti": ti})
+        assert "row {a\\nb: x\\ny\\x1b[2J}" in str(caught.value)
+        assert "\x1b[2J" not in str(caught.value)
+
+
 FORGED = "x\n::endgroup::\nLoad one of table tax: PASS\r\x1b[2J\u2028"
 
 
@@ -351,6 +471,8 @@ class TestNothingForgesALine:
         rule = failing["constraints"][0]
         rule |= {"name": FORGED, "formula": FORGED, "description": FORGED, "violations": FORGED}
         rule["violating_rows_listed"] = [FORGED]
+        failing["dependencies"] = {"invalidated": [{**LOST, "text": FORGED, "formula": FORGED}]}
+        failing["dependencies"]["invalidated"][0]["instead"] = [{"id": "x", "text": FORGED}]
         quarantined |= {"violating": FORGED, "clean": FORGED}
         fake_spark.answers({**failing, "table": FORGED, "load_id": FORGED, "notes": [FORGED], "discarded": True})
         with pytest.raises(DcViolationError) as caught:

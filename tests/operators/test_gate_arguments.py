@@ -42,6 +42,11 @@ def test_what_comes_later_is_refused_as_such(arguments, value):
         DcGateOperator(**arguments, on_violation=value)
 
 
+def test_a_mistyped_on_invalidated_gets_a_hint(arguments):
+    with pytest.raises(ValueError, match=r"on_invalidated is 'ingore'.*Did you mean 'ignore'\?"):
+        DcGateOperator(**arguments, on_invalidated="ingore")
+
+
 def test_a_mistyped_on_violation_gets_a_hint(arguments):
     with pytest.raises(ValueError, match=r"on_violation is 'wran'.*Did you mean 'warn'\?"):
         DcGateOperator(**arguments, on_violation="wran")

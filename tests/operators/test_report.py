@@ -10,10 +10,7 @@ from airflow_dc_provider.report import (
     MAX_RULES_IN_DETAIL,
     MAX_RULES_IN_TABLE,
     broken_rule_lines,
-    example_lines,
     facts_line,
-    plain,
-    row_name,
     rule_table,
     summary,
     tolerated,
@@ -21,6 +18,7 @@ from airflow_dc_provider.report import (
     violation_message,
     warning_message,
 )
+from airflow_dc_provider.wording import example_lines, plain, row_name
 from dc_engine.verdict import Verdict
 
 
