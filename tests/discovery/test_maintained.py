@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.discovery.tables import Table
+
+MODES = pytest.mark.parametrize("mode", ["counted", "witnessed"])
 
 
 def test_a_state_whose_rows_are_all_gone_is_asked_for_columns_that_are_alike(tmp_path: Path) -> None:
@@ -13,3 +17,38 @@ def test_a_state_whose_rows_are_all_gone_is_asked_for_columns_that_are_alike(tmp
     table.apply("2", deletes=[(1, 1), (2, 2)])
     assert table.discover(space={"cross": "both"}) == []
     assert table.told("3", (1, 2), (2, 2)).valid == {"unique": 1, "fd": 1, "dc": 2}
+
+
+@MODES
+def test_a_discovery_in_another_space_takes_the_place_of_the_one_before(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (1, 2, 1), (2, 2, 1))
+    table.discover(mode)
+    since = table.told("2").watched[0].since
+    fewer = table.discover(mode, space={"columns": ["a", "c"]}, classes=["fd"])
+    assert fewer == ["c constant"]
+    assert table.discover(mode, space={"columns": ["c", "b"], "nulls": "equal"}, classes=["fd"]) == ["c constant"]
+    assert since == "1"
+    assert not table.problems
+
+
+def test_what_holds_in_both_spaces_holds_since_the_same_load(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (1, 2, 1))
+    table.discover()
+    table.apply("2", (3, 3, 1))
+    table.discover(space={"columns": ["c", "a"]}, classes=["fd"])
+    assert [(one.text, one.since) for one in table.told("3").watched] == [("c constant", "1")]
+
+
+@MODES
+def test_rows_that_go_until_one_is_left_break_nothing(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.rules["dependencies"]["severity"] = "error"
+    table.apply("1", (1, 1), (2, 1))
+    table.discover(mode)
+    verdict = table.apply("2", deletes=[(2, 1)])
+    assert verdict.decision == "pass"
+    assert verdict.dependencies.invalidated == []
+    assert table.told("3", (2, 1)).invalidated == []
+    assert not table.problems
