@@ -52,3 +52,12 @@ def test_rows_that_go_until_one_is_left_break_nothing(tmp_path: Path, mode: str)
     assert verdict.dependencies.invalidated == []
     assert table.told("3", (2, 1)).invalidated == []
     assert not table.problems
+
+
+def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1), (2, 1))
+    table.discover(classes=["fd"])
+    assert [one.text for one in table.told("2", (3, 2)).invalidated] == ["b constant"]
+    table.apply("3", deletes=[(3, 2)])
+    assert [one.text for one in table.told("4", (5, 1)).watched].count("b constant") == 1
