@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dc_engine.errors import RequestError
 from tests.discovery.tables import Table
 
 MODES = pytest.mark.parametrize("mode", ["counted", "witnessed"])
@@ -61,3 +62,18 @@ def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
     assert [one.text for one in table.told("2", (3, 2)).invalidated] == ["b constant"]
     table.apply("3", deletes=[(3, 2)])
     assert [one.text for one in table.told("4", (5, 1)).watched].count("b constant") == 1
+
+
+@pytest.mark.parametrize("nulls", ["ignore", "equal"])
+def test_texts_that_are_compared_across_columns_by_order_are_in_order(tmp_path: Path, nulls: str) -> None:
+    table = Table(tmp_path, a="string", b="string")
+    table.apply("1", ("b", "a"), ("a", "c"))
+    space = {"cross": [["a", "b", ["<=", ">"]]], "nulls": nulls}
+    if nulls == "equal":
+        with pytest.raises(RequestError, match="columns have no order"):
+            table.discover(space=space)
+        return
+    table.discover(space=space)
+    # b <= c, and a <= a: no pair of two rows has a greater than b
+    assert ("dc", "not (t.a > s.b)") in table.formulas
+    assert not table.problems
