@@ -77,3 +77,17 @@ def test_texts_that_are_compared_across_columns_by_order_are_in_order(tmp_path: 
     # b <= c, and a <= a: no pair of two rows has a greater than b
     assert ("dc", "not (t.a > s.b)") in table.formulas
     assert not table.problems
+
+
+@MODES
+def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c", a="string", b="string")
+    table.apply("1", ("x", "y", 1), ("y", "z", 2), ("z", "x", 2))
+    for cross in ([["a", "b"]], [["b", "a"]], [["a", "b", ["="]], ["b", "a", ["!="]]]):
+        table.discover(mode, space={"cross": cross})
+        for _, formula in table.formulas:
+            for left, right in (("a", "b"), ("b", "a")):
+                asked = [one for one in cross if one[:2] == [left, right]]
+                assert asked or f"t.{left} = s.{right}" not in formula
+                assert asked or f"t.{left} != s.{right}" not in formula
+        assert not table.problems
