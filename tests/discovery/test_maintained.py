@@ -91,3 +91,25 @@ def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_p
                 assert asked or f"t.{left} = s.{right}" not in formula
                 assert asked or f"t.{left} != s.{right}" not in formula
         assert not table.problems
+
+
+@MODES
+def test_a_column_whose_nulls_have_gone_is_still_counted_as_it_was(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (None, 1), (1, 2), (2, 2))
+    table.discover(mode)
+    table.apply("2", (3, 3), deletes=[(None, 1)])
+    assert not table.problems
+
+
+def test_rows_that_come_back_show_the_nulls_that_they_had(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    nulls = [(None, 1), (None, 2), (1, 2)]
+    table.apply("1", *nulls)
+    table.apply("2", (5, 5))
+    table.discover("witnessed")
+    table.apply("3", deletes=nulls)
+    table.apply("2", (6, 6), (7, 6))  # between the two attempts there is no row
+    assert table.facts["nullable"] == ["a"]
+    table.maintain("retract", load_id="3")
+    assert not table.problems

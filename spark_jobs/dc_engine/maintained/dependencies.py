@@ -154,7 +154,7 @@ class Dependencies(Maintained):
         if (before == after).all():
             return known
         if not before.any():
-            return found(self.space, rows.chosen(after), self.mode)
+            return found(self.space, rows.chosen(after), self.mode, known.nullable)
         return changed(self.space, known, Turnover(rows, before, after), self.mode)
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
