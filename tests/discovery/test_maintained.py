@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,38 @@ def test_rows_that_come_back_show_the_nulls_that_they_had(tmp_path: Path) -> Non
     assert table.facts["nullable"] == ["a"]
     table.maintain("retract", load_id="3")
     assert not table.problems
+
+
+@MODES
+def test_a_search_that_a_limit_ended_is_said_to_be_incomplete_by_every_load(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c d e f")
+    even = [row for row in itertools.product((0, 1), repeat=6) if sum(row) % 2 == 0]
+    table.apply("1", *even)  # any five columns are a key, and no four
+    table.discover(mode, limits={"max_dependencies": 3}, classes=["unique"])
+    assert table.facts["bound"] == 4
+    for number in range(2, 5):
+        told = table.told(str(number), (number,) * 6)
+        assert not told.complete
+        assert told.because == "there are more than 3 dependencies of up to 6 comparisons"
+    assert not table.problems
+
+
+@MODES
+def test_a_search_that_found_too_much_at_once_knows_nothing_and_says_so(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1), (2, 3), (3, 2))
+    assert table.discover(mode, limits={"max_dependencies": 1}) == []
+    told = table.told("2", (2, 1))
+    assert (told.complete, told.invalidated, told.added) == (False, [], [])
+    assert not table.problems
+
+
+def test_what_a_limit_leaves_out_is_not_lost(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (1, 1, 1))
+    table.discover("counted", limits={"max_dependencies": 7})
+    assert table.facts["because"] == ""
+    told = table.told("2", (1, 2, 2))
+    assert not told.complete
+    assert "a constant" not in [one.text for one in told.invalidated]
+    assert all(one.violations for one in told.invalidated)

@@ -208,7 +208,8 @@ def _recounted(
     same = len(store) == len(known.store) and (store.patterns == known.store.patterns).all()
     if same:
         return replace(known, store=store)
-    return _enumerated(space, table.layout, known.nullable, store, known.bound)
+    now = _enumerated(space, table.layout, known.nullable, store, known.bound)
+    return now if now.bound is None or now.because else replace(now, because=known.because)
 
 
 def _enumerated(

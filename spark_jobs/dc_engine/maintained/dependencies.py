@@ -99,7 +99,7 @@ class Dependencies(Maintained):
         if len(rows.ids) < 2:  # whatever held still does
             return past, Moves()
         holding = [one for one in before if one.until is None]
-        after, moves = moved(self.space.terms(known.nullable), holding, now, load_id)
+        after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
         lost = [replace(one, until=load_id, rank=None) for one in moves.lost]
         return [*after, *lost, *past][: len(after) + SIZES.past_dependencies], moves
 
