@@ -232,8 +232,8 @@ def _enumerated(
 
 def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
     clock, whole = _Clock(space.limits), Prover(table)
-    nullable, nothing = table.layout.terms.nullable, dict[str, list[Box]].fromkeys(space.classes, [])
-    known = Known(WITNESSED, nullable, _store(rows.ids, shown), nothing, 0, effort=whole.effort)
+    nothing: Sets = {name: [] for name in space.classes}
+    known = Known(WITNESSED, table.layout.terms.nullable, _store(rows.ids, shown), nothing, 0, effort=whole.effort)
     for most in _bounds(table.layout, space.limits, None):
         settled = settle(whole, shown, enumerator(table.layout, space.classes, most))
         shown = settled.known
