@@ -110,7 +110,7 @@ def comparable_columns(asked: Asked, types: Mapping[str, str]) -> dict[str, str]
 def make_space(asked: Asked, types: Mapping[str, str], columns: Mapping[str, pa.ChunkedArray]) -> Space:
     """The space for a table with these values."""
     space = space_of(asked, types, useless(columns) if asked.columns is None else {})
-    if asked.cross in ("one", "both"):
+    if asked.cross in ("one", "both") and columns:  # without rows no values are alike
         space = with_cross(space, alike(space, columns), both=asked.cross == "both")
     for name, reason in space.left_out.items():
         log.info("column %s is left out: %s", name, reason)

@@ -66,9 +66,18 @@ def mirrored(terms: Terms, box: Box) -> Box:
     return tuple(_TURNED[box[other]] for other in terms.mirror)
 
 
+def ways(terms: Terms, box: Box) -> tuple[Box, ...]:
+    """A box and its mirror image, as far as the operators of the terms can say them."""
+    both = (box, mirrored(terms, box))
+    if terms.symmetric:
+        return both
+    sayable = (one for one in both if all(mask in known for mask, known in zip(one, terms.admitted, strict=True)))
+    return tuple(sayable) or both
+
+
 def canonical(terms: Terms, box: Box) -> Box:
     """One of a box and its mirror image."""
-    return min(box, mirrored(terms, box))
+    return min(ways(terms, box))
 
 
 def equalities(box: Box) -> frozenset[int]:

@@ -50,7 +50,7 @@ def encoded(space: Space, columns: Mapping[str, pa.ChunkedArray], ids: np.ndarra
     for members in space.order_classes:
         common = common_family({family(space.columns[name]) or "" for name in members})
         assert common is not None, "columns that are compared have one family"
-        ordered = any(name in space.ordered for name in members)
+        ordered = bool(space.in_order & set(members))
         found = codes_of([columns[name] for name in members], common, ordered=ordered)
         codes |= {name: (one + shift).astype(np.int32) for name, one in zip(members, found, strict=True)}
     return Coded(ids, {name: codes[name] for name in space.columns})

@@ -26,8 +26,8 @@ def enumerator(layout: Layout, classes: Iterable[str], max_terms: int | None) ->
                 sides = uniques(layout, patterns, max_columns=max_terms).left[""]
                 sets[name] = [agreeing(terms, one) for one in sides]
             elif name == "fd":
-                most = None if max_terms is None else max_terms - 1
-                left = fds(layout, patterns, max_columns=most).left
+                most = None if max_terms is None else max_terms - 1  # the right side is one of them
+                left = fds(layout, patterns, max_columns=most).left if most != -1 else {}
                 sets[name] = [agreeing(terms, one, right) for right, sides in left.items() for one in sides]
             else:
                 sets[name] = [of_literals(terms, one) for one in raw_dcs(layout, patterns, max_terms=max_terms).sets]

@@ -94,21 +94,21 @@ class Turnover:
     after: np.ndarray
 
 
-def found(space: Space, rows: Coded, mode: str = "auto") -> Known:
-    """The dependencies of a table, from scratch."""
-    table = rows.table(space, rows.nullable)
+def found(space: Space, rows: Coded, mode: str = "auto", nullable: frozenset[str] = frozenset()) -> Known:
+    """The dependencies of a table, from scratch; ``nullable`` are columns that had NULLs before."""
+    table = rows.table(space, rows.nullable | nullable)
     chosen = _mode(space, table, mode)
     log.info("looking for dependencies of %s, patterns %s", counted(table.rows, "row"), chosen)
     if chosen == COUNTED:
         store = _summed(table.layout, [_scanned(table, np.arange(table.rows), None, 1)], rows.ids)
-        return _enumerated(space, table.layout, rows.nullable, store)
+        return _enumerated(space, table.layout, table.layout.terms.nullable, store)
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
 
 
 def changed(space: Space, known: Known, turnover: Turnover, mode: str = "") -> Known:
     """The same after rows have come and gone. With mode ``auto`` a table may become too long to count all pairs."""
     if mode == "auto" and known.mode == COUNTED and _pairs(int(turnover.after.sum())) > 4 * SIZES.counted_pairs:
-        return found(space, turnover.rows.chosen(turnover.after), WITNESSED)
+        return found(space, turnover.rows.chosen(turnover.after), WITNESSED, known.nullable)
     nullable = known.nullable | turnover.rows.nullable
     table = turnover.rows.table(space, nullable)
     before = Layout(space.terms(known.nullable))
@@ -125,7 +125,7 @@ def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
     if mode == known.mode:
         return known
     if mode == COUNTED:
-        return found(space, rows, COUNTED)
+        return found(space, rows, COUNTED, known.nullable)
     table = rows.table(space, known.nullable)
     return _witnessed(space, rows, table, _alive(known.store, table.layout, rows.ids))
 
@@ -202,7 +202,8 @@ def _recounted(
     same = len(store) == len(known.store) and (store.patterns == known.store.patterns).all()
     if same:
         return replace(known, store=store)
-    return _enumerated(space, table.layout, known.nullable, store, known.bound)
+    now = _enumerated(space, table.layout, known.nullable, store, known.bound)
+    return now if now.bound is None or now.because else replace(now, because=known.because)
 
 
 def _enumerated(
@@ -225,9 +226,8 @@ def _enumerated(
 
 def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
     clock, whole = _Clock(space.limits), Prover(table)
-    known = Known(
-        WITNESSED, rows.nullable, _store(rows.ids, shown), {name: [] for name in space.classes}, 0, effort=whole.effort
-    )
+    nothing: Sets = {name: [] for name in space.classes}
+    known = Known(WITNESSED, table.layout.terms.nullable, _store(rows.ids, shown), nothing, 0, effort=whole.effort)
     for most in _bounds(table.layout, space.limits, None):
         settled = settle(whole, shown, enumerator(table.layout, space.classes, most))
         shown = settled.known

@@ -112,9 +112,13 @@ def once(found: Iterable[Dependency]) -> list[Dependency]:
 
 
 def moved(
-    terms: Terms, before: Sequence[Dependency], after: Sequence[Dependency], load_id: str
+    terms: Terms, before: Sequence[Dependency], after: Sequence[Dependency], load_id: str, bound: int | None = None
 ) -> tuple[list[Dependency], Moves]:
-    """The dependencies after a change with their histories, and what became of those before."""
+    """The dependencies after a change with their histories, and what became of those before.
+
+    With a bound, longer ones are no longer known: nothing can be said about them.
+    """
+    before = [one for one in before if bound is None or len(said(one.box)) <= bound]
     old = {one.id: one for one in before}
     now = {one.id: one for one in after}
     gone = [one for one in before if one.id not in now]

@@ -86,6 +86,12 @@ class Space:
         return cls(**{**document, **lists, "cross": crossed, "limits": Limits(**document["limits"])})
 
     @property
+    def in_order(self) -> set[str]:
+        """Columns that are compared by order, with themselves or with others."""
+        crossed = [one for one in self.cross if set(one.ops) - {op.value for op in EQUALITY}]
+        return {*self.ordered, *(name for one in crossed for name in (one.left, one.right))}
+
+    @property
     def order_classes(self) -> list[list[str]]:
         """Columns that are compared with each other, so that they need codes in one order."""
         leader = {name: name for name in self.columns}
@@ -158,10 +164,7 @@ def space_of(asked: Asked, types: Mapping[str, str], useless: Mapping[str, str])
 def _ordered(asked: Asked, columns: Mapping[str, str], spelled: Any) -> set[str]:
     if asked.nulls == "equal":
         if asked.ordered:
-            raise RequestError(
-                "With nulls 'equal' columns have no order: NULL equals NULL, and is neither less nor greater.",
-                hint="Leave 'ordered' out, or read NULLs with 'ignore'.",
-            )
+            raise _without_order("'ordered'")
         return set()
     by_default = {name for name, spark_type in columns.items() if family(spark_type) in _ORDERED}
     chosen = by_default if asked.ordered is None else set(spelled(asked.ordered))
@@ -181,8 +184,17 @@ def _crossed(asked: Asked, columns: Mapping[str, str], ordered: Collection[str],
             raise RequestError(
                 f"'cross' compares column '{one}' of type {columns[one]} with column '{two}' of type {columns[two]}."
             )
+        if asked.nulls == "equal" and set(ops) - {op.value for op in EQUALITY}:
+            raise _without_order("the order of 'cross'")
         crossed.append(Cross(one, two, ops or default_ops(one, two, ordered)))
     return tuple(crossed)
+
+
+def _without_order(what: str) -> RequestError:
+    return RequestError(
+        "With nulls 'equal' columns have no order: NULL equals NULL, and is neither less nor greater.",
+        hint=f"Leave {what} out, or read NULLs with 'ignore'.",
+    )
 
 
 def default_ops(left: str, right: str, ordered: Collection[str]) -> tuple[str, ...]:

@@ -89,6 +89,16 @@ class Terms:
         """How many literals of each term can be chosen together."""
         return tuple(2 if set(term.ops) == set(SIX) else 1 for term in self.terms)
 
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether all that can be said of t and s can be said with the two exchanged."""
+        return all(term.own for term in self.terms)
+
+    @cached_property
+    def admitted(self) -> tuple[frozenset[int], ...]:
+        """For each term the sets of outcomes that its operators admit, and that of all of them."""
+        return tuple(frozenset({int(ALL), *(int(ADMITS[op]) for op in term.ops)}) for term in self.terms)
+
     def is_nullable(self, place: int) -> bool:
         """Whether a NULL can stand on either side of a term."""
         term = self.terms[place]

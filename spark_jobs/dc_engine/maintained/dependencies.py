@@ -80,7 +80,7 @@ class Dependencies(Maintained):
         history = base.files_of(FileKind.DEPENDENCIES)[-1:]
         before = read_dependencies(ground.storage, history[0]) if history else []
         load_id = next((one.load_id for one in reversed(base.recent) if not one.discarded and not one.gone), "")
-        dependencies, _ = self._listed(known, None, rows, before, load_id)
+        dependencies = _continued(self._named(known, rows, load_id), before)
         patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
         file = write_dependencies(ground.storage, 0, dependencies)
         ground.drafts.extend([*patterns, file])
@@ -94,16 +94,21 @@ class Dependencies(Maintained):
         """The whole set, named and ranked, with its history; and what became of the one before, that of ``last``."""
         if last is not None and known.same_sets(last):
             return before, Moves()
-        terms = self.space.terms(known.nullable)
-        now: list[Dependency] = []
-        if len(rows.ids) > 1:  # of fewer rows nothing can be said
-            scales = Scales(rows.table(self.space, known.nullable), known.sets.get("unique", ()))
-            now = listed(terms, self.space.nulls, known.sets, scales, load_id)
-        holding = [one for one in before if one.until is None]
-        after, moves = moved(terms, holding, now, load_id)
-        lost = [replace(one, until=load_id, rank=None) for one in moves.lost]
         past = [one for one in before if one.until is not None]
+        now = self._named(known, rows, load_id)
+        if len(rows.ids) < 2:  # whatever held still does
+            return past, Moves()
+        holding = [one for one in before if one.until is None]
+        after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
+        lost = [replace(one, until=load_id, rank=None) for one in moves.lost]
         return [*after, *lost, *past][: len(after) + SIZES.past_dependencies], moves
+
+    def _named(self, known: Known, rows: Coded, load_id: str) -> list[Dependency]:
+        """The dependencies of some rows, named and ranked; of fewer than two nothing can be said."""
+        if len(rows.ids) < 2:
+            return []
+        scales = Scales(rows.table(self.space, known.nullable), known.sets.get("unique", ()))
+        return listed(self.space.terms(known.nullable), self.space.nulls, known.sets, scales, load_id)
 
     def _facts(self, known: Known, dependencies: Sequence[Dependency], file: DataFile) -> dict[str, Any]:
         shown = [one for one in dependencies if one.shown and one.until is None]
@@ -149,7 +154,7 @@ class Dependencies(Maintained):
         if (before == after).all():
             return known
         if not before.any():
-            return found(self.space, rows.chosen(after), self.mode)
+            return found(self.space, rows.chosen(after), self.mode, known.nullable)
         return changed(self.space, known, Turnover(rows, before, after), self.mode)
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
@@ -166,3 +171,15 @@ class Dependencies(Maintained):
     def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
         """See ``Maintained``."""
         return problems_of(ground.storage, snapshot, self.space)
+
+
+def _continued(now: Sequence[Dependency], before: Sequence[Dependency]) -> list[Dependency]:
+    """Dependencies with the history of those that were known, perhaps in another space: nothing was lost by looking."""
+    held = {one.id: one for one in before if one.until is None}
+    going_on = [
+        replace(one, since=held[one.id].since, origin=held[one.id].origin, parents=held[one.id].parents)
+        if one.id in held
+        else one
+        for one in now
+    ]
+    return [*going_on, *(one for one in before if one.until is not None)]

@@ -53,7 +53,8 @@ def judged_dependencies(
     instead = {one.id: _instead(found.moves, one) for one in lost_now if one.id in pinned}
     known = {one.id for one in dependencies.watched}
     fallen = {one.id for one in found.moves.lost} | {one.id for one, _ in found.moves.generalised}
-    still = [one for one in found.before if one.id in watched and one.id not in fallen and one.id not in known]
+    holding = [one for one in found.before if one.until is None]
+    still = [one for one in holding if one.id in watched and one.id not in fallen and one.id not in known]
     return replace(
         dependencies,
         complete=not found.facts["because"],

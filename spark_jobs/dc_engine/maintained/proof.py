@@ -37,7 +37,7 @@ def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[
     table = rows.table(space, known.nullable)
     patterns = known.store.patterns
     if known.mode == COUNTED:
-        yield from _wrong_counts(known, found(space, rows, COUNTED))
+        yield from _wrong_counts(known, found(space, rows, COUNTED, known.nullable))
     else:
         t, s = (places_of(rows.ids, ids) for ids in (known.store.t, known.store.s))
         alive = (t >= 0) & (s >= 0)

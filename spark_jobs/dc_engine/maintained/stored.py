@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dc_engine.discovery.boxes import mirrored
+from dc_engine.discovery.boxes import ways
 from dc_engine.discovery.enumerating import Sets, enumerator
 from dc_engine.discovery.files import read_dependencies, read_patterns
 from dc_engine.discovery.keeping import Known
@@ -52,6 +52,6 @@ def _sets(
         name: [one.box for one in dependencies if one.kind == name and one.until is None] for name in space.classes
     }
     return {
-        name: sorted({way for box in some for way in (box, mirrored(terms, box))}) if name == "dc" else some
+        name: sorted({way for box in some for way in ways(terms, box)}) if name == "dc" else some
         for name, some in boxes.items()
     }

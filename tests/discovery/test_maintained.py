@@ -1,0 +1,151 @@
+"""What histories of loads taught about the dependencies that a state keeps: each test is one thing that was wrong."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from dc_engine.errors import RequestError
+from tests.discovery.tables import Table
+
+MODES = pytest.mark.parametrize("mode", ["counted", "witnessed"])
+
+
+def test_a_state_whose_rows_are_all_gone_is_asked_for_columns_that_are_alike(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1), (2, 2))
+    table.apply("2", deletes=[(1, 1), (2, 2)])
+    assert table.discover(space={"cross": "both"}) == []
+    assert table.told("3", (1, 2), (2, 2)).valid == {"unique": 1, "fd": 1, "dc": 2}
+
+
+@MODES
+def test_a_discovery_in_another_space_takes_the_place_of_the_one_before(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (1, 2, 1), (2, 2, 1))
+    table.discover(mode)
+    since = table.told("2").watched[0].since
+    fewer = table.discover(mode, space={"columns": ["a", "c"]}, classes=["fd"])
+    assert fewer == ["c constant"]
+    assert table.discover(mode, space={"columns": ["c", "b"], "nulls": "equal"}, classes=["fd"]) == ["c constant"]
+    assert since == "1"
+    assert not table.problems
+
+
+def test_what_holds_in_both_spaces_holds_since_the_same_load(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (1, 2, 1))
+    table.discover()
+    table.apply("2", (3, 3, 1))
+    table.discover(space={"columns": ["c", "a"]}, classes=["fd"])
+    assert [(one.text, one.since) for one in table.told("3").watched] == [("c constant", "1")]
+
+
+@MODES
+def test_rows_that_go_until_one_is_left_break_nothing(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.rules["dependencies"]["severity"] = "error"
+    table.apply("1", (1, 1), (2, 1))
+    table.discover(mode)
+    verdict = table.apply("2", deletes=[(2, 1)])
+    assert verdict.decision == "pass"
+    assert verdict.dependencies.invalidated == []
+    assert table.told("3", (2, 1)).invalidated == []
+    assert not table.problems
+
+
+def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1), (2, 1))
+    table.discover(classes=["fd"])
+    assert [one.text for one in table.told("2", (3, 2)).invalidated] == ["b constant"]
+    table.apply("3", deletes=[(3, 2)])
+    assert [one.text for one in table.told("4", (5, 1)).watched].count("b constant") == 1
+
+
+@pytest.mark.parametrize("nulls", ["ignore", "equal"])
+def test_texts_that_are_compared_across_columns_by_order_are_in_order(tmp_path: Path, nulls: str) -> None:
+    table = Table(tmp_path, a="string", b="string")
+    table.apply("1", ("b", "a"), ("a", "c"))
+    space = {"cross": [["a", "b", ["<=", ">"]]], "nulls": nulls}
+    if nulls == "equal":
+        with pytest.raises(RequestError, match="columns have no order"):
+            table.discover(space=space)
+        return
+    table.discover(space=space)
+    # b <= c, and a <= a: no pair of two rows has a greater than b
+    assert ("dc", "not (t.a > s.b)") in table.formulas
+    assert not table.problems
+
+
+@MODES
+def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c", a="string", b="string")
+    table.apply("1", ("x", "y", 1), ("y", "z", 2), ("z", "x", 2))
+    for cross in ([["a", "b"]], [["b", "a"]], [["a", "b", ["="]], ["b", "a", ["!="]]]):
+        table.discover(mode, space={"cross": cross})
+        for _, formula in table.formulas:
+            for left, right in (("a", "b"), ("b", "a")):
+                asked = [one for one in cross if one[:2] == [left, right]]
+                assert asked or f"t.{left} = s.{right}" not in formula
+                assert asked or f"t.{left} != s.{right}" not in formula
+        assert not table.problems
+
+
+@MODES
+def test_a_column_whose_nulls_have_gone_is_still_counted_as_it_was(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (None, 1), (1, 2), (2, 2))
+    table.discover(mode)
+    table.apply("2", (3, 3), deletes=[(None, 1)])
+    assert not table.problems
+
+
+def test_rows_that_come_back_show_the_nulls_that_they_had(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    nulls = [(None, 1), (None, 2), (1, 2)]
+    table.apply("1", *nulls)
+    table.apply("2", (5, 5))
+    table.discover("witnessed")
+    table.apply("3", deletes=nulls)
+    table.apply("2", (6, 6), (7, 6))  # between the two attempts there is no row
+    assert table.facts["nullable"] == ["a"]
+    table.maintain("retract", load_id="3")
+    assert not table.problems
+
+
+@MODES
+def test_a_search_that_a_limit_ended_is_said_to_be_incomplete_by_every_load(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c d e f")
+    even = [row for row in itertools.product((0, 1), repeat=6) if sum(row) % 2 == 0]
+    table.apply("1", *even)  # any five columns are a key, and no four
+    table.discover(mode, limits={"max_dependencies": 3}, classes=["unique"])
+    assert table.facts["bound"] == 4
+    for number in range(2, 5):
+        told = table.told(str(number), (number,) * 6)
+        assert not told.complete
+        assert told.because == "there are more than 3 dependencies of up to 6 comparisons"
+    assert not table.problems
+
+
+@MODES
+def test_a_search_that_found_too_much_at_once_knows_nothing_and_says_so(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1), (2, 3), (3, 2))
+    assert table.discover(mode, limits={"max_dependencies": 1}) == []
+    told = table.told("2", (2, 1))
+    assert (told.complete, told.invalidated, told.added) == (False, [], [])
+    assert not table.problems
+
+
+def test_what_a_limit_leaves_out_is_not_lost(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (1, 1, 1))
+    table.discover("counted", limits={"max_dependencies": 7})
+    assert table.facts["because"] == ""
+    told = table.told("2", (1, 2, 2))
+    assert not told.complete
+    assert "a constant" not in [one.text for one in told.invalidated]
+    assert all(one.violations for one in told.invalidated)
