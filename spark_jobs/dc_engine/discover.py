@@ -23,7 +23,7 @@ from dc_engine.detection.plan import make_plan
 from dc_engine.discovery.asking import Discovery
 from dc_engine.discovery.coded import alike, encoded, useless
 from dc_engine.discovery.keeping import found
-from dc_engine.discovery.listing import Dependency, listed, merged_view
+from dc_engine.discovery.listing import Dependency, listed, viewed
 from dc_engine.discovery.ranking import Scales
 from dc_engine.discovery.space import Asked, Space, space_of, with_cross
 from dc_engine.engines.base import Engine
@@ -121,8 +121,7 @@ def _answer(
     asked: Discovery, facts: Mapping[str, Any], dependencies: list[Dependency], rows: int, clock: Clock
 ) -> dict[str, Any]:
     space = facts["space"]
-    holding = [one for one in dependencies if one.shown and one.until is None]
-    chosen = merged_view(holding, space["classes"]) if asked.view == "merged" else holding
+    chosen = viewed(dependencies, space["classes"], asked.view)
     return {
         "schema_version": SCHEMA_VERSION,
         "rows": rows,
