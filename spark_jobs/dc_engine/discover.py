@@ -79,8 +79,8 @@ def discover(
 def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> Snapshot | None:
     """The state with the dependencies of its rows, committed; nothing if it has no rows yet."""
     current = read_current(storage)
-    ground = Ground(engine, storage, mask=asked.mask)
-    with ground.drafts.removed_on_failure(storage):
+    ground = Ground(engine, storage, mask=(*current.mask, *asked.mask) if current else asked.mask)
+    with without_values(ground.mask), ground.drafts.removed_on_failure(storage):
         if current is None or not current.recent:
             _prepared(ground, asked, current)
             return None
@@ -110,7 +110,7 @@ def _widened(ground: Ground, asked: Discovery, current: Snapshot, rules: Constra
     types = dict(current.schema)
     if asked.table is not None:
         known = {name.lower() for name in types}
-        given = ground.engine.types(ground.engine.read(asked.table, "table", mask=asked.mask), asked.table)
+        given = ground.engine.types(ground.engine.read(asked.table, "table", mask=ground.mask), asked.table)
         types |= {name: spark_type for name, spark_type in given.items() if name.lower() not in known}
     _check_known(asked, types, current)
     wanted = comparable_columns(asked.asked, types)

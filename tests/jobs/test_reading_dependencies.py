@@ -13,7 +13,7 @@ import pytest
 
 from dc_engine.apply_load import apply_load
 from dc_engine.discover import discover
-from dc_engine.errors import RequestError, StateError
+from dc_engine.errors import RequestError, StateError, UnexpectedError
 from dc_engine.maintain import maintain
 from dc_engine.state.storage import Storage
 from dc_engine.stored import read_agree_sets, read_dependencies
@@ -132,3 +132,15 @@ def test_a_state_without_dependencies_says_nothing_about_them(kept):
     facts = maintain(kept.session, "describe", {"state": kept.state})
     assert facts["dependencies"] is None
     assert "patterns" not in facts["text"]
+
+
+def test_an_error_quotes_nothing_that_the_newest_load_masks(kept, monkeypatch):
+    kept.discover(mask=["city"])
+
+    def fails(*_: Any) -> dict[str, str]:
+        raise ValueError("Berlin")
+
+    monkeypatch.setattr(Session, "types", fails)
+    with pytest.raises(UnexpectedError) as caught:
+        discover(kept.session, {"table": {"path": "source 0"}, "state": kept.state})
+    assert "Berlin" not in str(caught.value)
