@@ -16,6 +16,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Denial constraints",
                 "python-modules": [
+                    "airflow_dc_provider.operators.discover",
                     "airflow_dc_provider.operators.export_checkpoint",
                     "airflow_dc_provider.operators.gate",
                     "airflow_dc_provider.operators.maintain",

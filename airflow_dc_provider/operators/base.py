@@ -295,6 +295,14 @@ def check_folder(name: str, value: Any) -> None:
         )
 
 
+def constraint_source(task: SparkSubmitOperator, constraints: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    """Where constraints are: a relative path starts in the folder of the DAG file."""
+    if not isinstance(constraints, str) or "://" in constraints:
+        return constraints
+    folder = Path(task.dag.fileloc).parent if task.has_dag() else Path()
+    return str(folder / constraints)
+
+
 def load_name(value: Any) -> str | None:
     """A rendered load_id, which may be a date or a number; ``None`` stays ``None``."""
     return None if value is None else str(value)

@@ -12,6 +12,7 @@ from airflow_dc_provider.operators.base import (
     DcSparkOperator,
     check_choice,
     check_folder,
+    constraint_source,
     is_open,
     load_name,
     settled,
@@ -168,7 +169,7 @@ class DcGateOperator(DcSparkOperator):
             check_folder("state", self.state)
             if self.quarantine is not None:
                 check_folder("quarantine", self.quarantine)
-            rules = to_mapping(load_constraints(self._constraint_source()))
+            rules = to_mapping(load_constraints(constraint_source(self, self.constraints)))
             return Request.from_mapping({**self._document(), "constraints": rules})
         except DcError as error:
             raise DcGateError.told(error.message, error.hint) from None
@@ -191,12 +192,6 @@ class DcGateOperator(DcSparkOperator):
             "max_wait_seconds": self.max_wait_seconds,
         }
 
-    def _constraint_source(self) -> str | Mapping[str, Any]:
-        if not isinstance(self.constraints, str) or "://" in self.constraints:
-            return self.constraints
-        folder = Path(self.dag.fileloc).parent if self.has_dag() else Path()
-        return str(folder / self.constraints)
-
     def _check_what_is_known(self) -> None:
         """At DAG parse: refuse what rendering cannot make right."""
         check_on_violation(self.on_violation)
@@ -213,7 +208,7 @@ class DcGateOperator(DcSparkOperator):
                 later[name] = stand_in
         Request.from_mapping({**self._document(), **later})
         if not is_open(self.constraints):
-            source = self._constraint_source()
+            source = constraint_source(self, self.constraints)
             if not isinstance(source, str) or Path(source).exists():
                 load_constraints(source)
 

@@ -7,11 +7,14 @@ from typing import Any
 
 from dc_engine.constraints.naming import id_of
 from dc_engine.constraints.printer import formula
+from dc_engine.discovery.reading import holding
 from dc_engine.errors import counted
 from dc_engine.maintained.continuity import rules_of, total_violations
-from dc_engine.state.files import DataFile
+from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
+from dc_engine.telling import BEST, best_lines, number_lines, space_lines
 
 _MOST_LOADS = 10
 
@@ -37,6 +40,7 @@ def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[s
             {"name": one.name, "id": id_of(one), "formula": formula(one), "total_violations": totals.get(one.name, 0)}
             for one in rules.dependencies.judged
         ],
+        "dependencies": _dependencies(storage, snapshot),
         "loads": [
             {
                 "load_id": one.load_id,
@@ -52,6 +56,32 @@ def describe(storage: Storage, snapshot: Snapshot, numbers: list[int]) -> dict[s
         "files": _sizes(files),
     }
     return {**facts, "text": "\n".join(_lines(facts, snapshot.table))}
+
+
+def _dependencies(storage: Storage, snapshot: Snapshot) -> dict[str, Any] | None:
+    """What is known of the dependencies of the rows, with the best of them; nothing if none are kept."""
+    facts = snapshot.facts.get(DEPENDENCIES)
+    if facts is None:
+        return None
+    found = holding(storage, facts, snapshot.files_of(FileKind.DEPENDENCIES), "merged")
+    return {
+        "valid": facts["valid"],
+        "complete": not facts["because"],
+        "because": facts["because"],
+        "mode": facts["mode"],
+        "space": facts["space"],
+        "shown": len(found),
+        "best": [one.to_dict() for one in found[:BEST]],
+    }
+
+
+def _dependency_lines(facts: dict[str, Any] | None) -> list[str]:
+    if facts is None:
+        return []
+    numbers = number_lines(facts["valid"], facts["because"], facts["mode"])
+    more = facts["shown"] - len(facts["best"])
+    lines = ["", *numbers, *space_lines(facts["space"]), *best_lines(facts["best"])]
+    return [*lines, f"... and {more:,} more"] if more > 0 else lines
 
 
 def _sizes(files: list[DataFile]) -> dict[str, dict[str, int]]:
@@ -79,6 +109,7 @@ def _lines(facts: dict[str, Any], table: str) -> list[str]:
         "violations  constraint",
         *(f"{one['total_violations']:>10,}  {one['name']}: {one['formula']}" for one in facts["constraints"]),
         *_pinned_lines(facts["pinned"]),
+        *_dependency_lines(facts["dependencies"]),
         "",
         "     files         bytes  kind",
         *(f"{one['files']:>10,}  {one['bytes']:>12,}  {kind}" for kind, one in facts["files"].items()),

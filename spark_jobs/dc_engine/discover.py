@@ -1,18 +1,17 @@
 """Discover dependencies: in a table, or in the rows of a state, which then keeps them exact with every load.
 
-``discover(spark, request)`` is the function; as an application: ``python -m dc_engine.discover --request asked.json``.
+``discover(spark, request)`` is the function; as an application: ``python -m dc_engine.discover --request asked.json``,
+or for people ``python -m dc_engine.discover --table orders.csv --suggest rules.yml``.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from dc_engine.apply_load import apply_load
@@ -21,14 +20,11 @@ from dc_engine.constraints.files import load_constraints, to_mapping
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import make_plan
 from dc_engine.discovery.asking import Discovery
-from dc_engine.discovery.coded import alike, encoded, useless
-from dc_engine.discovery.keeping import found
-from dc_engine.discovery.listing import Dependency, listed, merged_view
-from dc_engine.discovery.ranking import Scales
-from dc_engine.discovery.space import Asked, Space, space_of, with_cross
+from dc_engine.discovery.space import Space
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
 from dc_engine.errors import RequestError, StateError, counted
+from dc_engine.finding import answer_of, comparable_columns, in_table, make_space
 from dc_engine.job import Clock, State, run
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.columns import with_columns
@@ -43,12 +39,10 @@ from dc_engine.state.files import Action
 from dc_engine.state.snapshots import Snapshot, advance, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.state.turns import take_turns
-from dc_engine.verdict import SCHEMA_VERSION
+from dc_engine.suggesting import answer_for_people, options_of_people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-log = logging.getLogger("airflow_dc_provider.discover")
 
 
 def discover(
@@ -62,7 +56,7 @@ def discover(
     engine, clock = engine_of(session, asked.engine), Clock()
     with without_values(asked.mask):
         if asked.state is None:
-            return _of_table(engine, asked, clock)
+            return in_table(engine, asked, clock).answer(asked, clock)
         storage = Storage(asked.state, storage_options)
         storage.check_exclusive()
         current = take_turns(
@@ -76,63 +70,7 @@ def discover(
             with clock.step("read"):
                 current = read_current(storage)
         assert current is not None
-        return _answer(asked, current.facts[DEPENDENCIES], read_set(storage, current), current.rows, clock)
-
-
-def _of_table(engine: Engine, asked: Discovery, clock: Clock) -> dict[str, Any]:
-    """The answer for a table, of which nothing is kept."""
-    assert asked.table is not None
-    with clock.step("read"):
-        rows = engine.read(asked.table, "table", mask=asked.mask)
-        types = engine.types(rows, asked.table)
-        check_mask(asked.mask, types, source=str(asked.table))
-        table = engine.fetch(rows, comparable_columns(asked.asked, types), asked.table, mask=asked.mask)
-    with clock.step("encode"):
-        columns = {name: table.column(name) for name in table.column_names}
-        space = make_space(asked.asked, types, columns)
-        coded = encoded(space, columns, np.arange(table.num_rows))
-    with clock.step("search"):
-        known = found(space, coded, asked.mode)
-    with clock.step("rank"):
-        scales = Scales(coded.table(space, known.nullable), known.sets.get("unique", ()))
-        terms = space.terms(known.nullable)
-        dependencies = listed(terms, space.nulls, known.sets, scales, "") if table.num_rows > 1 else []
-    facts = {"space": space.to_dict(), "mode": known.mode, "because": known.because}
-    return _answer(asked, facts, dependencies, table.num_rows, clock)
-
-
-def comparable_columns(asked: Asked, types: Mapping[str, str]) -> dict[str, str]:
-    """The columns that may be looked at, by what is asked for and by their types."""
-    space = space_of(asked, types, {})
-    return dict(space.columns)
-
-
-def make_space(asked: Asked, types: Mapping[str, str], columns: Mapping[str, pa.ChunkedArray]) -> Space:
-    """The space for a table with these values."""
-    space = space_of(asked, types, useless(columns) if asked.columns is None else {})
-    if asked.cross in ("one", "both") and columns:  # without rows no values are alike
-        space = with_cross(space, alike(space, columns), both=asked.cross == "both")
-    for name, reason in space.left_out.items():
-        log.info("column %s is left out: %s", name, reason)
-    return space
-
-
-def _answer(
-    asked: Discovery, facts: Mapping[str, Any], dependencies: list[Dependency], rows: int, clock: Clock
-) -> dict[str, Any]:
-    space = facts["space"]
-    holding = [one for one in dependencies if one.shown and one.until is None]
-    chosen = merged_view(holding, space["classes"]) if asked.view == "merged" else holding
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "rows": rows,
-        "space": space,
-        "mode": facts["mode"],
-        "complete": not facts["because"],
-        "because": facts["because"],
-        "dependencies": [one.to_dict() for one in chosen],
-        "seconds": clock.total,
-    }
+        return answer_of(asked, current.facts[DEPENDENCIES], read_set(storage, current), current.rows, clock)
 
 
 # with a state
@@ -141,8 +79,8 @@ def _answer(
 def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> Snapshot | None:
     """The state with the dependencies of its rows, committed; nothing if it has no rows yet."""
     current = read_current(storage)
-    ground = Ground(engine, storage, mask=asked.mask)
-    with ground.drafts.removed_on_failure(storage):
+    ground = Ground(engine, storage, mask=(*current.mask, *asked.mask) if current else asked.mask)
+    with without_values(ground.mask), ground.drafts.removed_on_failure(storage):
         if current is None or not current.recent:
             _prepared(ground, asked, current)
             return None
@@ -172,7 +110,7 @@ def _widened(ground: Ground, asked: Discovery, current: Snapshot, rules: Constra
     types = dict(current.schema)
     if asked.table is not None:
         known = {name.lower() for name in types}
-        given = ground.engine.types(ground.engine.read(asked.table, "table", mask=asked.mask), asked.table)
+        given = ground.engine.types(ground.engine.read(asked.table, "table", mask=ground.mask), asked.table)
         types |= {name: spark_type for name, spark_type in given.items() if name.lower() not in known}
     _check_known(asked, types, current)
     wanted = comparable_columns(asked.asked, types)
@@ -244,11 +182,15 @@ def _first_load(engine: Engine, asked: Discovery, storage_options: Mapping[str, 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The application: a request in, the dependencies (or an error document) out."""
+    """The application: a request or a table in, the dependencies (or an error document) out."""
     parser = argparse.ArgumentParser(description="Discover the dependencies of a table.")
-    parser.add_argument("--request", required=True, help="path or URI of the request document, or - for standard input")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--request", help="path or URI of the request document, or - for standard input")
+    options_of_people(parser, source)
 
     def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
+        if options.table is not None:
+            return answer_for_people(state.session, options)
         return discover(state.session, state.read(options.request), storage_options=state.options)
 
     return run("discover", parser, arguments, act)

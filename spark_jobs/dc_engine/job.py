@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REQUEST_HINT = 'A request is one JSON object, for instance {"state": "...", "load_id": "...", "changes": {...}, ...}.'
+_QUIET = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
 @dataclass(slots=True)
@@ -129,10 +130,14 @@ class State:
         return self.options if "://" in uri and not uri.startswith("file:") else {}
 
     def session(self) -> SparkSession:
-        """The Spark session that ``spark-submit`` provides."""
+        """The Spark session that ``spark-submit`` provides; without it, a quiet one on this machine."""
         from pyspark.sql import SparkSession
 
-        return SparkSession.builder.appName(f"airflow-dc-provider: {self.job}").getOrCreate()
+        builder = SparkSession.builder.appName(f"airflow-dc-provider: {self.job}")
+        if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None:
+            for name, value in _QUIET.items():
+                builder = builder.config(name, value)
+        return builder.getOrCreate()
 
 
 def _state_options(path: str | None) -> dict[str, Any]:

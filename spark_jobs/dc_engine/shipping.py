@@ -18,7 +18,7 @@ _shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def application(job: str = "apply_load") -> str:
-    """The path of a job: ``apply_load`` or ``maintain``."""
+    """The path of a job: ``apply_load``, ``discover`` or ``maintain``."""
     return str(_PACKAGE / f"{job}.py")
 
 

@@ -1,17 +1,27 @@
-"""What a state offers to those who only read it: the verdicts of its loads."""
+"""What a state offers to those who only read it: the verdicts of its loads, the dependencies of its rows.
+
+Light to import: what needs numpy and pyarrow is imported by those who ask for it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from dc_engine.errors import StateError, did_you_mean
+from dc_engine.errors import RequestError, StateError, did_you_mean
 from dc_engine.state.files import FileKind
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict, masked
+
+if TYPE_CHECKING:
+    from dc_engine.discovery.reading import AgreeSets
+
+_KEPT = "dependencies"
+_VIEWS = ("merged", "complete")
 
 
 def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verdict:
@@ -54,3 +64,36 @@ def find_load(storage: Storage, load_id: str) -> tuple[Snapshot, Load]:
             hint=did_you_mean(load_id, known, otherwise=newest),
         )
     return snapshot, load
+
+
+def read_dependencies(storage: Storage, view: str = "merged") -> list[dict[str, Any]]:
+    """The dependencies that hold in the newest snapshot, best first, as the answer of ``discover`` lists them."""
+    from dc_engine.discovery.reading import holding
+
+    if view not in _VIEWS:
+        raise RequestError(f"'view' is {view!r}, and must be one of {', '.join(_VIEWS)}.")
+    snapshot = _with_dependencies(storage)
+    found = holding(storage, snapshot.facts[_KEPT], snapshot.files_of(FileKind.DEPENDENCIES), view)
+    return [one.to_dict() for one in found]
+
+
+def read_agree_sets(storage: Storage) -> AgreeSets:
+    """How many pairs of rows agree on exactly which columns, where patterns are counted; most pairs first.
+
+    Pairs are unordered; those that agree on no column are there too. NULLs agree as the space reads them: with nothing,
+    or (``equal``) with each other.
+    """
+    from dc_engine.discovery.reading import agree_sets
+
+    snapshot = _with_dependencies(storage)
+    return agree_sets(storage, snapshot.facts[_KEPT], snapshot.files_of(FileKind.PATTERNS))
+
+
+def _with_dependencies(storage: Storage) -> Snapshot:
+    snapshot = read_current(storage)
+    if snapshot is None or _KEPT not in snapshot.facts:
+        raise StateError(
+            f"No dependencies are kept in {storage.uri}.",
+            hint="Run a discovery on this state: every load keeps them from then on.",
+        )
+    return snapshot

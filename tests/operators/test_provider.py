@@ -49,6 +49,7 @@ def test_a_dag_with_all_operators_loads_nothing_heavy():
     alone = modules_after("from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator")
     dag = """
 from airflow.sdk import DAG
+from airflow_dc_provider.operators.discover import DcDiscoverOperator
 from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator
 from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.operators.maintain import DcMaintainOperator
@@ -56,6 +57,7 @@ from airflow_dc_provider.operators.retract import DcRetractLoadOperator
 with DAG("d", schedule=None):
     DcExportCheckpointOperator(task_id="data_docs", state="/state", context_folder="/quality")
     DcRetractLoadOperator(task_id="retract", state="/state", load_id="one")
+    DcDiscoverOperator(task_id="discover", state="/state", table={"path": "/table"}, classes=["fd"])
     DcMaintainOperator(task_id="rebuild", action="rebuild", state="/state", table={"path": "/table"})
     DcGateOperator(
         task_id="gate",

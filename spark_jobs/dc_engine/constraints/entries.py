@@ -67,12 +67,16 @@ def read_rule(section: Section) -> tuple[str, list[tuple[str, Constraint]]]:
     return rule, [(suffix, Constraint("", kind, bodies, nulls)) for suffix, bodies in parts]
 
 
+def is_reserved(column: str) -> bool:
+    """Whether a column belongs to a change data feed or to the gate, and not to the table."""
+    return column.lower() in FEED_COLUMNS or column.lower().startswith("_dc_")
+
+
 def check_reserved(section: Section, key: str, columns: Iterable[str]) -> None:
     """Refuse columns that are not part of a row: a load that differs only in them would pass for the same load."""
     for column in columns:
-        lower = column.lower()
-        if lower in FEED_COLUMNS or lower.startswith("_dc_"):
-            owner = "the change data feed" if lower in FEED_COLUMNS else "the gate"
+        if is_reserved(column):
+            owner = "the change data feed" if column.lower() in FEED_COLUMNS else "the gate"
             raise section.error(
                 f"'{key}' names the column {print_name(column)}, which belongs to {owner} and not to the table.",
                 key=key,

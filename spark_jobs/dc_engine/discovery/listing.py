@@ -96,6 +96,12 @@ def _shown(terms: Terms, kind: str, boxes: Sequence[Box]) -> list[Box]:
     return [by_text[str(body)] for body in shown_dcs(terms, (literals_of(terms, box) for box in rules))]
 
 
+def viewed(dependencies: Iterable[Dependency], classes: Sequence[str], view: str) -> list[Dependency]:
+    """Those that hold, as people asked to see them: ``merged``, or ``complete``."""
+    holding = [one for one in dependencies if one.shown and one.until is None]
+    return merged_view(holding, classes) if view == "merged" else holding
+
+
 def merged_view(found: Iterable[Dependency], classes: Sequence[str]) -> list[Dependency]:
     """Each dependency once, in the simplest of the classes that were asked for, and ranked anew."""
     kept = sorted((one for one in once(found) if one.kind in classes), key=lambda one: one.rank or 0)

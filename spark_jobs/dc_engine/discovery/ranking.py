@@ -36,6 +36,8 @@ class Worth:
     support: int | None
     """Pairs of rows that satisfy all but the right side, estimated in large tables; None if it was not weighed."""
     score: float
+    expected: float = 0.0
+    """Pairs that would violate it, were its right side independent of the rest; few of them: it may be chance."""
 
 
 class Scales:
@@ -80,19 +82,20 @@ class Scales:
         if (
             len(places) == 1
         ):  # no pair agrees on it, so there is nothing to compare it with: it is as good as the table is long
-            return Worth(_pairs(self._rows), math.log10(1 + self._rows))
+            return Worth(_pairs(self._rows), math.log10(1 + self._rows), self._rows)
         rest = {place: self.pairs_agreeing([one for one in places if one != place]) for place in places}
         expected = min((pairs * self._share(place) for place, pairs in rest.items()), default=0.0)
-        return Worth(round(min(rest.values(), default=0.0)), math.log10(1 + expected) / max(len(places), 1))
+        score = math.log10(1 + expected) / max(len(places), 1)
+        return Worth(round(min(rest.values(), default=0.0)), score, expected)
 
     def _fd(self, box: Box) -> Worth:
         left = equalities(box)
         support = self.pairs_agreeing(left)
         if not left:  # a constant column
-            return Worth(round(support), math.log10(1 + self._rows) / 2)
+            return Worth(round(support), math.log10(1 + self._rows) / 2, self._rows)
         (right,) = set(said(box)) - left
         expected = support * (1 - self._share(right))
-        return Worth(round(support), math.log10(1 + expected) / len(said(box)))
+        return Worth(round(support), math.log10(1 + expected) / len(said(box)), expected)
 
     def _dc(self, box: Box) -> Worth:
         places = said(box)
@@ -100,7 +103,8 @@ class Scales:
             return Worth(0, 0.0)
         support, expected = self._sample.weigh(box, places, right_side(box))
         scale = _pairs(self._rows) / max(self._sample.pairs, 1)
-        return Worth(round(support * scale), math.log10(1 + expected * scale) / len(places))
+        score = math.log10(1 + expected * scale) / len(places)
+        return Worth(round(support * scale), score, expected * scale)
 
 
 def _agreeing(table: Table, key: frozenset[int]) -> int:

@@ -1,0 +1,70 @@
+"""Dependencies in words and tables, for people at a terminal or in front of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dc_engine.errors import counted, escaped
+
+BEST = 10
+"""So many are shown."""
+_WIDTH = 110
+
+
+def best_lines(dependencies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The best dependencies, one a line, with the pairs of rows that could have violated each."""
+    if not dependencies:
+        return []
+    shown = dependencies[:BEST]
+    supports = ["?" if one["support"] is None else f"{one['support']:,}" for one in shown]
+    width = max(map(len, [*supports, "support"]))
+    kinds = max(len(one["class"]) for one in shown)
+    lines = [f"rank  {'support'.rjust(width)}  {'class'.ljust(max(kinds, 5))}  dependency"]
+    for one, support in zip(shown, supports, strict=True):
+        text = one_line(one["text"], _WIDTH)
+        lines.append(f"{one['rank']:>4}  {support.rjust(width)}  {one['class'].ljust(max(kinds, 5))}  {text}")
+    if len(dependencies) > BEST:
+        lines.append(f"... and {len(dependencies) - BEST:,} more")
+    return lines
+
+
+def one_line(text: str, width: int = 500) -> str:
+    """A text on one line: what does not print is escaped, what is too long is cut."""
+    shown = escaped(text)
+    return shown if len(shown) <= width else f"{shown[: width - 3]}..."
+
+
+def number_lines(valid: Mapping[str, int], because: str, mode: str) -> list[str]:
+    """How many hold, by class, whether these are all, and how they are known."""
+    numbers = ", ".join(f"{number:,} {name}" for name, number in valid.items())
+    whether = f"not complete: {because}" if because else "complete"
+    return [f"{counted(sum(valid.values()), 'dependency', 'dependencies')} ({numbers}), {whether}; patterns {mode}"]
+
+
+def space_lines(space: Mapping[str, Any]) -> list[str]:
+    """What was looked at: columns, which of them have an order, what is left out and why."""
+    ordered = set(space["ordered"])
+    plain = [name for name in space["columns"] if name not in ordered]
+    lines = []
+    for title, names in (("compared by order", [n for n in space["columns"] if n in ordered]), ("by equality", plain)):
+        if names:
+            lines.append(f"{title}: {one_line(', '.join(names))}")
+    if space["cross"]:
+        pairs = ", ".join(f"{one['left']} with {one['right']}" for one in space["cross"])
+        lines.append(f"across columns: {one_line(pairs)}")
+    lines.append(f"NULLs: {'equal each other' if space['nulls'] == 'equal' else 'compare with nothing'}")
+    lines += [f"left out: {one_line(name)}: {one_line(reason)}" for name, reason in space["left_out"].items()]
+    return lines
+
+
+def answer_lines(answer: Mapping[str, Any]) -> list[str]:
+    """The answer of a discovery."""
+    dependencies = answer["dependencies"]
+    valid = {name: sum(one["class"] == name for one in dependencies) for name in answer["space"]["classes"]}
+    return [
+        f"{counted(answer['rows'], 'row')}, {answer['seconds']['total']:.1f} s",
+        *number_lines(valid, answer["because"], answer["mode"]),
+        *space_lines(answer["space"]),
+        *(["", *best_lines(dependencies)] if dependencies else []),
+    ]
