@@ -48,6 +48,8 @@ class Sizes:
     """Up to so many pairs in so many blocks are simply compared."""
     scanned_blocks: int = 2_000
     scanned_at_once: int = 4_000_000
+    screened_entries: int = 16_384
+    """In an index of fewer entries, rows are not screened before they are counted."""
 
     # files
     row_group: int = 16_384

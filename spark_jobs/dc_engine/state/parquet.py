@@ -176,6 +176,11 @@ class Reader:
         return np.cumsum([0, *sizes])
 
     @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self._file.size
+
+    @property
     def column_bytes(self) -> dict[str, int]:
         """How much memory each column takes."""
         return json.loads((self._metadata.metadata or {})[_BYTES])
