@@ -149,14 +149,24 @@ def _wanted_rows(
         return candidates, np.arange(int((starts[candidates + 1] - starts[candidates]).sum()))
     hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
     if within is not None:
-        hit = (hashes >= within[0]) & (hashes <= within[1])
+        first, last = np.searchsorted(hashes, within[0], side="left"), np.searchsorted(hashes, within[1], side="right")
+        hit = np.arange(first, last)
     else:
         assert wanted is not None
-        hit = wanted[np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)] == hashes
-    group_of = np.repeat(np.arange(len(candidates)), starts[candidates + 1] - starts[candidates])
-    kept = np.unique(group_of[hit])
-    in_kept = np.isin(group_of, kept)
-    return candidates[kept], np.flatnonzero(hit[in_kept])
+        hit = rows_of(hashes, wanted)[1]
+    ends = np.cumsum(starts[candidates + 1] - starts[candidates])
+    group_of = np.searchsorted(ends, hit, side="right")
+    kept = np.unique(group_of)
+    skipped = np.cumsum(np.isin(np.arange(len(ends)), kept, invert=True) * np.diff(ends, prepend=0))
+    return candidates[kept], hit - skipped[group_of]
+
+
+def rows_of(hashes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of sorted hashes those that are wanted: for each of them which of the wanted it is, and its place."""
+    first = np.searchsorted(hashes, wanted, side="left")
+    sizes = np.searchsorted(hashes, wanted, side="right") - first
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    return which, np.arange(len(which)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
 
 
 def write_run(storage: Storage, index: IndexPlan, load: int, entries: pa.Table) -> list[DataFile]:

@@ -22,7 +22,7 @@ from dc_engine.detection.codes import whole
 from dc_engine.detection.comparable import Family
 from dc_engine.detection.order import order_numbers
 from dc_engine.detection.plan import OrderClass
-from dc_engine.detection.runs import HASH
+from dc_engine.detection.runs import HASH, rows_of
 
 _MOST_TESTS = 2
 
@@ -98,13 +98,8 @@ class Screen:
         """The blocks of the entries that lie in one, and the places of these entries."""
         if self._wanted is None:
             return np.zeros(entries.num_rows, np.int64), slice(None)
-        hashes = whole(entries.column(HASH)).to_numpy()
-        first = np.searchsorted(hashes, self._wanted, side="left")
-        sizes = np.searchsorted(hashes, self._wanted, side="right") - first
-        block = np.repeat(np.arange(len(sizes)), sizes)
-        if len(block) == len(hashes):
-            return block, slice(None)
-        return block, np.arange(len(block)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+        block, places = rows_of(whole(entries.column(HASH)).to_numpy(), self._wanted)
+        return block, slice(None) if len(places) == entries.num_rows else places
 
     def _numbers(self, table: pa.Table, name: str) -> _Numbers:
         column = table.column(name)

@@ -11,7 +11,9 @@ import hashlib
 import io
 import json
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +27,8 @@ from dc_engine.state.storage import Storage
 _CHECKSUMS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
-_TAIL = 16_384
-"""How many bytes at the end usually hold the whole footer."""
+_TAIL = 65_536
+"""How many bytes at the end usually hold the whole footer, and all of a small file."""
 
 
 def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> Iterator[pa.Table]:
@@ -135,12 +137,14 @@ class Reader:
 
     def __init__(self, storage: Storage, file: DataFile) -> None:
         self._file, self._storage = file, storage
+        self._tail = b""
         footer = self._read_footer()
         self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
         self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
         self._latest: dict[int, bytes] = {}
+        self._content = _Parts(file.size)
 
     def _read_footer(self) -> bytes:
         size = self._file.size
@@ -154,6 +158,7 @@ class Reader:
         footer = tail[-length:]
         if _checksum(footer) != self._file.footer:
             raise self._damaged("its footer was altered")
+        self._tail = b"" if first else tail
         return footer
 
     def _damaged(self, why: object) -> StateError:
@@ -169,7 +174,7 @@ class Reader:
         found = [group.column(0).statistics for group in groups]
         return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
 
-    @property
+    @cached_property
     def group_starts(self) -> np.ndarray:
         """The number of the first row of each row group, and of the end."""
         sizes = [self._metadata.row_group(place).num_rows for place in range(self._metadata.num_row_groups)]
@@ -192,7 +197,7 @@ class Reader:
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
-        ends = np.cumsum([self._span(int(group))[1] - self._span(int(group))[0] for group in groups])
+        ends = np.cumsum([self._spans[group][1] - self._spans[group][0] for group in groups])
         turns = ends // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
@@ -200,34 +205,49 @@ class Reader:
         """Some columns of some row groups. Workers read with one thread each; a process working alone may use more."""
         wanted = [int(group) for group in groups]
         self._fetch(wanted)
-        content = _Parts({self._span(group)[0]: self._latest[group] for group in wanted}, self._file.size)
-        parquet = pq.ParquetFile(content, metadata=self._metadata, pre_buffer=False)
-        return parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+        self._content.hold({self._spans[group][0]: self._latest[group] for group in wanted})
+        return self._parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+
+    @cached_property
+    def _parquet(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self._content, metadata=self._metadata, pre_buffer=False)
 
     def _fetch(self, groups: Sequence[int]) -> None:
         """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
         kept = {group: self._latest[group] for group in groups if group in self._latest}
         lacking = [group for group in groups if group not in kept]
-        spans = [(self._span(run[0])[0], self._span(run[-1])[1]) for run in _runs(lacking)]
-        for run, part in zip(_runs(lacking), self._storage.read_parts(self._file.path, spans), strict=True):
-            first = self._span(run[0])[0]
+        runs = list(_runs(lacking))
+        parts = self._parts([(self._spans[run[0]][0], self._spans[run[-1]][1]) for run in runs])
+        for run, part in zip(runs, parts, strict=True):
+            first = self._spans[run[0]][0]
             for group in run:
-                start, end = self._span(group)
+                start, end = self._spans[group]
                 kept[group] = part[start - first : end - first]
                 if zlib.crc32(kept[group]) != self._checksums[group]:
                     raise self._damaged(f"its row group {group} was altered")
         self._latest = kept
 
+    def _parts(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Some parts of the file; a small one was read as a whole with its footer."""
+        if self._tail or not spans:
+            return [self._tail[start:end] for start, end in spans]
+        return self._storage.read_parts(self._file.path, spans)
+
     def forget(self) -> None:
         """Let go of what was read."""
         self._latest = {}
+        self._content.hold({})
 
-    def _span(self, group: int) -> tuple[int, int]:
-        """Where a row group begins and ends."""
-        facts = self._metadata.row_group(group)
-        columns = [facts.column(place) for place in range(facts.num_columns)]
-        starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
-        return min(starts), max(start + one.total_compressed_size for start, one in zip(starts, columns, strict=True))
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        """Where each row group begins and ends."""
+        spans = []
+        for group in map(self._metadata.row_group, range(self._metadata.num_row_groups)):
+            columns = [group.column(place) for place in range(group.num_columns)]
+            starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
+            ends = [start + one.total_compressed_size for start, one in zip(starts, columns, strict=True)]
+            spans.append((min(starts), max(ends)))
+        return spans
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
@@ -245,9 +265,14 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
 class _Parts(io.RawIOBase):
     """A file of which only some parts are present, by their offsets."""
 
-    def __init__(self, parts: dict[int, bytes], size: int) -> None:
-        self._starts = np.array(sorted(parts), np.int64)
-        self._parts, self._size, self._place = parts, size, 0
+    def __init__(self, size: int) -> None:
+        self._parts: dict[int, bytes] = {}
+        self._starts: list[int] = []
+        self._size, self._place = size, 0
+
+    def hold(self, parts: dict[int, bytes]) -> None:
+        """Have these parts from now on."""
+        self._parts, self._starts = parts, sorted(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
@@ -263,7 +288,7 @@ class _Parts(io.RawIOBase):
         return True
 
     def read(self, length: int = -1) -> bytes:
-        start = int(self._starts[np.searchsorted(self._starts, self._place, side="right") - 1])
+        start = self._starts[bisect_right(self._starts, self._place) - 1]
         first = self._place - start
         found = self._parts[start][first : None if length < 0 else first + length]
         self._place += len(found)
