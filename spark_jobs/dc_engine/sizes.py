@@ -51,6 +51,9 @@ class Sizes:
     screened_entries: int = 16_384
     """In an index of fewer entries, rows are not screened before they are counted."""
 
+    remembered_bytes: int = 128 * 2**20
+    """How much of the indexes the driver keeps in memory for the next load of the same session."""
+
     # files
     row_group: int = 16_384
     staged_group: int = 65_536

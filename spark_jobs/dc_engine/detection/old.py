@@ -65,7 +65,7 @@ class Old:
 
 def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: Lines) -> Old:
     """The old entries that some of the rows that ask, in their blocks, may violate with."""
-    runs = Runs(work.storage, work.index_files.get(index.id, ()))
+    runs = Runs(work.storage, work.index_files.get(index.id, ()), keep=True)
     rows = asking.filter(pa.array(_asks(work, group, asking)))
     within = None if index.key else range_of(unit, work.spread[group.number].shares)
     wanted = np.unique(whole(rows.column(HASH)).to_numpy()) if index.key else None

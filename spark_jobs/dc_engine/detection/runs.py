@@ -55,10 +55,10 @@ class Found:
 
 
 class Runs:
-    """The runs of an index; a file is opened when it is first needed."""
+    """The runs of an index; a file is opened when it is first needed. With ``keep``, what is read stays in memory."""
 
-    def __init__(self, storage: Storage, files: Sequence[DataFile]) -> None:
-        self._storage, self._files = storage, files
+    def __init__(self, storage: Storage, files: Sequence[DataFile], *, keep: bool = False) -> None:
+        self._storage, self._files, self._keep = storage, files, keep
         self._readers: dict[int, Reader] = {}
 
     @property
@@ -102,7 +102,7 @@ class Runs:
         """The files, and their row groups, that can have a wanted hash."""
         for number, file in enumerate(self._files):
             if _may_hold(file, wanted, within):
-                reader = self._readers.get(number) or Reader(self._storage, file)
+                reader = self._readers.get(number) or Reader(self._storage, file, keep=self._keep)
                 self._readers[number] = reader
                 yield number, reader, _candidates(reader, wanted, within)
 

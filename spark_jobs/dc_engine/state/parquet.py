@@ -12,7 +12,7 @@ import io
 import json
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from dc_engine.errors import StateError, counted
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.memory import MEMORY, Content
 from dc_engine.state.storage import Storage
 
 _CHECKSUMS = b"dc.row_groups"
@@ -29,6 +30,8 @@ _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
 _TAIL = 65_536
 """How many bytes at the end usually hold the whole footer, and all of a small file."""
+_FOOTER_BYTES = 8_192
+"""About how much memory a footer takes that has been read."""
 
 
 def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> Iterator[pa.Table]:
@@ -132,21 +135,56 @@ def _checksum(footer: bytes) -> str:
     return hashlib.sha256(footer).hexdigest()[:16]
 
 
-class Reader:
-    """One Parquet file of the state; whatever is read of it is checked first."""
+class _Footer:
+    """What the end of a file says about it."""
 
-    def __init__(self, storage: Storage, file: DataFile) -> None:
-        self._file, self._storage = file, storage
-        self._tail = b""
-        footer = self._read_footer()
-        self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+    def __init__(self, footer: bytes, content: bytes) -> None:
+        self.metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+        self.checksums: list[int] = json.loads((self.metadata.metadata or {})[_CHECKSUMS])
+        self.content = content
+        """The whole file, if it is small: it was read with its end."""
+        self._groups = [self.metadata.row_group(place) for place in range(self.metadata.num_row_groups)]
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        found = [group.column(0).statistics for group in self._groups]
+        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
+
+    @cached_property
+    def group_starts(self) -> np.ndarray:
+        return np.cumsum([0, *(group.num_rows for group in self._groups)])
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where each row group begins and ends."""
+        spans = []
+        for group in self._groups:
+            columns = [group.column(place) for place in range(group.num_columns)]
+            starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
+            ends = [start + one.total_compressed_size for start, one in zip(starts, columns, strict=True)]
+            spans.append((min(starts), max(ends)))
+        return spans
+
+
+class Reader:
+    """One Parquet file of the state; whatever is read of it is checked first.
+
+    With ``keep`` it is kept in memory as well, and need not be read again by this process.
+    """
+
+    def __init__(self, storage: Storage, file: DataFile, *, keep: bool = False) -> None:
+        self._file, self._storage, self._keeps = file, storage, keep and storage.remembers
+        self._footer = self._recalled((), self._read_footer, lambda footer: _FOOTER_BYTES + len(footer.content))
+        self._metadata = self._footer.metadata
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
-        self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
         self._latest: dict[int, bytes] = {}
         self._content = _Parts(file.size)
 
-    def _read_footer(self) -> bytes:
+    def _recalled(self, key: tuple, read: Callable[[], Content], size: Callable[[Content], int]) -> Content:
+        return MEMORY.recall((self._file.sha256, *key), read, size) if self._keeps else read()
+
+    def _read_footer(self) -> _Footer:
         size = self._file.size
         first = max(0, size - _TAIL)
         (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there should be
@@ -158,8 +196,7 @@ class Reader:
         footer = tail[-length:]
         if _checksum(footer) != self._file.footer:
             raise self._damaged("its footer was altered")
-        self._tail = b"" if first else tail
-        return footer
+        return _Footer(footer, b"" if first else tail)
 
     def _damaged(self, why: object) -> StateError:
         return StateError(
@@ -170,15 +207,12 @@ class Reader:
     @property
     def bounds(self) -> np.ndarray:
         """The smallest and largest value of the first column in each row group."""
-        groups = (self._metadata.row_group(place) for place in range(self._metadata.num_row_groups))
-        found = [group.column(0).statistics for group in groups]
-        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
+        return self._footer.bounds
 
-    @cached_property
+    @property
     def group_starts(self) -> np.ndarray:
         """The number of the first row of each row group, and of the end."""
-        sizes = [self._metadata.row_group(place).num_rows for place in range(self._metadata.num_row_groups)]
-        return np.cumsum([0, *sizes])
+        return self._footer.group_starts
 
     @property
     def size(self) -> int:
@@ -197,16 +231,21 @@ class Reader:
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
-        ends = np.cumsum([self._spans[group][1] - self._spans[group][0] for group in groups])
+        spans = self._footer.spans
+        ends = np.cumsum([spans[group][1] - spans[group][0] for group in groups])
         turns = ends // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
         """Some columns of some row groups. Workers read with one thread each; a process working alone may use more."""
         wanted = [int(group) for group in groups]
-        self._fetch(wanted)
-        self._content.hold({self._spans[group][0]: self._latest[group] for group in wanted})
-        return self._parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+
+        def read() -> pa.Table:
+            self._fetch(wanted)
+            self._content.hold({self._footer.spans[group][0]: self._latest[group] for group in wanted})
+            return self._parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+
+        return self._recalled((tuple(wanted), tuple(columns)), read, lambda table: table.nbytes)
 
     @cached_property
     def _parquet(self) -> pq.ParquetFile:
@@ -215,39 +254,26 @@ class Reader:
     def _fetch(self, groups: Sequence[int]) -> None:
         """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
         kept = {group: self._latest[group] for group in groups if group in self._latest}
-        lacking = [group for group in groups if group not in kept]
-        runs = list(_runs(lacking))
-        parts = self._parts([(self._spans[run[0]][0], self._spans[run[-1]][1]) for run in runs])
-        for run, part in zip(runs, parts, strict=True):
-            first = self._spans[run[0]][0]
+        runs = list(_runs([group for group in groups if group not in kept]))
+        spans = self._footer.spans
+        for run, part in zip(runs, self._parts([(spans[run[0]][0], spans[run[-1]][1]) for run in runs]), strict=True):
+            first = spans[run[0]][0]
             for group in run:
-                start, end = self._spans[group]
+                start, end = spans[group]
                 kept[group] = part[start - first : end - first]
-                if zlib.crc32(kept[group]) != self._checksums[group]:
+                if zlib.crc32(kept[group]) != self._footer.checksums[group]:
                     raise self._damaged(f"its row group {group} was altered")
         self._latest = kept
 
     def _parts(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Some parts of the file; a small one was read as a whole with its footer."""
-        if self._tail or not spans:
-            return [self._tail[start:end] for start, end in spans]
+        if self._footer.content or not spans:
+            return [self._footer.content[start:end] for start, end in spans]
         return self._storage.read_parts(self._file.path, spans)
 
     def forget(self) -> None:
         """Let go of what was read."""
         self._latest = {}
         self._content.hold({})
-
-    @cached_property
-    def _spans(self) -> list[tuple[int, int]]:
-        """Where each row group begins and ends."""
-        spans = []
-        for group in map(self._metadata.row_group, range(self._metadata.num_row_groups)):
-            columns = [group.column(place) for place in range(group.num_columns)]
-            starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
-            ends = [start + one.total_compressed_size for start, one in zip(starts, columns, strict=True)]
-            spans.append((min(starts), max(ends)))
-        return spans
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
