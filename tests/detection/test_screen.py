@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,30 @@ def test_a_rule_with_a_body_without_inequalities_is_not_screened() -> None:
         (group,) = make_plan(ConstraintSet("made_up", (), (rule,)), schema).groups
         assert not can_screen(group.constraints[0].bodies, group.classes)
     assert not can_screen([], ())
+
+
+CLOSE = [
+    ("string", "same start a", "same start b"),
+    ("decimal(38,10)", "1.0000000000", "1.0000000001"),
+    ("decimal(38,10)", "1234567890123456789012345678.0000000001", "1234567890123456789012345678.0000000002"),
+    ("bigint", 5, 6),
+    ("double", 5.0, float(np.nextafter(5.0, 6.0))),
+]
+
+
+@pytest.mark.parametrize(("spark", "less", "more"), CLOSE)
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+def test_values_too_close_for_the_numbers_are_let_through(spark: str, less: Any, more: Any, place: int) -> None:
+    """Values of many blocks that lie far apart leave few bits for each; those of texts and decimals are few anyway."""
+    kind = next(one for one in KINDS if one.spark == spark)
+    if spark.startswith("decimal"):
+        less, more = Decimal(less), Decimal(more)
+    small = next(one for one in KINDS if one.spark == "int")
+    kinds = {"k": small, "a": kind if place == 0 else small, "b": kind if place else small}
+    ops = {"k": Op.EQ, "a": Op.GT if place == 0 else Op.GE, "b": Op.GT if place else Op.GE}
+    rule = Constraint("r", "deny", (tuple(Predicate(Column("t", n), op, Column("s", n)) for n, op in ops.items()),))
+    far = [{"k": k, "a": 0, "b": 0, "ab"[place]: value} for k, value in enumerate(kind.values)]
+    old = [{"k": 99, "a": 0, "b": 0, "ab"[place]: less}, *far]
+    new = [{"k": 99, "a": 0, "b": 0, "ab"[place]: more}, *far]
+    assert seen(kinds, rule, old, new, stored=True, parts=1)[0]
+    assert seen(kinds, rule, old[:1], new[:1], stored=True, parts=1)[0]
