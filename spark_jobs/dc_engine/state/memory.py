@@ -1,7 +1,8 @@
 """What this process has read of the indexes, for its next job: files never change once they are written.
 
-A session that applies load after load then reads only what is new. Everything is kept under the checksum of its file,
-after it was checked, and the oldest goes first. Workers keep nothing: a large load would fill each of them.
+A session that applies load after load then reads only what is new. Everything is kept, after it was checked, under the
+checksum of its file and its stamp on the disk, so that a file that is touched or gone is noticed. The oldest
+goes first. Workers keep nothing: a large load would fill each of them.
 """
 
 from __future__ import annotations

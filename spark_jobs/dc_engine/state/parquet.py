@@ -169,11 +169,12 @@ class _Footer:
 class Reader:
     """One Parquet file of the state; whatever is read of it is checked first.
 
-    With ``keep`` it is kept in memory as well, and need not be read again by this process.
+    With ``keep`` it stays in memory, and this process need not read it again as long as the disk has it unchanged.
     """
 
     def __init__(self, storage: Storage, file: DataFile, *, keep: bool = False) -> None:
-        self._file, self._storage, self._keeps = file, storage, keep and storage.remembers
+        self._file, self._storage = file, storage
+        self._stamp = storage.stamp(file.path) if keep else None
         self._footer = self._recalled((), self._read_footer, lambda footer: _FOOTER_BYTES + len(footer.content))
         self._metadata = self._footer.metadata
         if self._metadata.num_rows != file.rows:
@@ -182,7 +183,7 @@ class Reader:
         self._content = _Parts(file.size)
 
     def _recalled(self, key: tuple, read: Callable[[], Content], size: Callable[[Content], int]) -> Content:
-        return MEMORY.recall((self._file.sha256, *key), read, size) if self._keeps else read()
+        return MEMORY.recall((self._file.sha256, self._stamp, *key), read, size) if self._stamp else read()
 
     def _read_footer(self) -> _Footer:
         size = self._file.size
