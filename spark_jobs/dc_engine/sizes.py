@@ -50,6 +50,10 @@ class Sizes:
     scanned_at_once: int = 4_000_000
     swept_rows: int = 2**20
     """Up to so many rows, two inequalities are counted without importing numba."""
+    screened_entries: int = 16_384
+    """In an index of fewer entries, rows are not screened before they are counted."""
+    remembered_bytes: int = 128 * 2**20
+    """How much of the indexes the driver keeps in memory for the next load of the same session."""
 
     # discovery
     few_pairs: int = 3_000_000

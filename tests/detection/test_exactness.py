@@ -20,11 +20,17 @@ from tests.detection.oracle import pair_violates, row_violates, skipped_for_null
 from tests.detection.strategies import KINDS, Case, cases
 
 
-@given(case=cases(), units=st.sampled_from([1, 1, 3]), cheap=st.booleans(), chance=st.randoms(use_true_random=False))
+@given(
+    case=cases(),
+    units=st.sampled_from([1, 1, 3]),
+    cheap=st.booleans(),
+    screened=st.booleans(),
+    chance=st.randoms(use_true_random=False),
+)
 def test_every_count_equals_brute_force_after_every_load(
-    case: Case, units: int, cheap: bool, chance: random.Random
+    case: Case, units: int, cheap: bool, screened: bool, chance: random.Random
 ) -> None:
-    with other_sizes(scanned_pairs=10**9 if cheap else -1):
+    with other_sizes(scanned_pairs=10**9 if cheap else -1, screened_entries=0 if screened else 10**9):
         _check(case, units, chance)
 
 
@@ -49,7 +55,8 @@ def crossed(draw: st.DrawFn) -> Case:
 
 @given(case=crossed(), units=st.sampled_from([1, 3]), chance=st.randoms(use_true_random=False))
 def test_so_do_counts_and_listings_of_rules_across_columns(case: Case, units: int, chance: random.Random) -> None:
-    _check(case, units, chance)
+    with other_sizes(screened_entries=0):
+        _check(case, units, chance)
 
 
 def _check(case: Case, units: int, chance: random.Random) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.codes import take
 from dc_engine.detection.documents import Failed
-from dc_engine.detection.plan import make_plan
+from dc_engine.detection.plan import IndexPlan, make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.steps import WHOLE, Encode
@@ -84,7 +84,7 @@ def test_a_run_of_long_values_is_several_files_that_are_found_as_one() -> None:
     ids = pa.ListArray.from_arrays(pa.array(range(3_001), pa.int32()), pa.array(range(3_000)))
     entries = pa.table({HASH: hashes, **dict(zip(rows.column_names, rows.columns, strict=True)), ROWS: [1] * 3_000})
     with other_sizes(run_bytes=2**20):
-        files = write_run(storage, "texts", 1, entries.append_column(ROW_IDS, ids))
+        files = write_run(storage, IndexPlan.on(("x",), ("integer",), ("x",)), 1, entries.append_column(ROW_IDS, ids))
     assert len(files) == 4
     assert [file.bounds for file in files] == sorted(file.bounds for file in files if file.bounds)
     with other_sizes(portion=1):

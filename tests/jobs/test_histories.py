@@ -120,6 +120,7 @@ TINY = {
     "staged_bytes": 1,
     "group_bytes": 40,
     "portion": 300,
+    "screened_entries": 0,
     "encoders": 3,
     "probe_bytes": 100,
     "probe_rows": 3,

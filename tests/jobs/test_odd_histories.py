@@ -13,7 +13,7 @@ import pytest
 from dc_engine.apply_load import apply_load
 from dc_engine.detection.dead import is_alive, read_dead
 from dc_engine.detection.documents import file_of, from_text
-from dc_engine.detection.plan import ROW_HASH, Plan
+from dc_engine.detection.plan import ROW_HASH, IndexPlan, Plan
 from dc_engine.detection.rows import ROW_ID, read_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.table import WriteRows
@@ -469,11 +469,13 @@ class TestVerify:
     def test_row_ids_in_the_place_of_others_are_noticed(self, table: Table) -> None:
         (run,) = (file for file in table.snapshot.files if file.kind == "index")
         columns = [HASH, "city", "zip", ROWS, ROW_IDS]
+        index = IndexPlan.on(("zip",), ("string",), ("city", "zip"))
+        assert index.id == run.owner
         entries = find_entries(table.storage, [run], columns).entries.select(columns)
-        assert not self.problems_with(table, write_run(table.storage, run.owner, 1, entries)[0])
+        assert not self.problems_with(table, write_run(table.storage, index, 1, entries)[0])
         ids = pa.array([[7]] * entries.num_rows, entries.schema.field(ROW_IDS).type)
         wrong = entries.set_column(columns.index(ROW_IDS), ROW_IDS, ids)
-        assert self.problems_with(table, write_run(table.storage, run.owner, 1, wrong)[0])
+        assert self.problems_with(table, write_run(table.storage, index, 1, wrong)[0])
 
     def test_an_index_that_is_gone_is_noticed(self, table: Table) -> None:
         assert self.problems_with(table)

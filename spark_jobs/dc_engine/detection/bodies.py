@@ -120,6 +120,11 @@ class BodyPlan:
             filters,
         )
 
+    @property
+    def inequalities(self) -> list[Comparison]:
+        """The comparisons by order, always in the same sequence: entries of an index are stored by the first one."""
+        return sorted((one for one in self.comparisons if one.op not in (Op.EQ, Op.NE)), key=repr)
+
     def needs_value(self, row: str) -> set[str]:
         """The columns in which a NULL keeps a row from being ``t`` (or ``s``) of this body."""
         filters = self.t_filters if row == "t" else self.s_filters

@@ -50,7 +50,7 @@ class RunsMerge:
         columns = [HASH, *self.index.columns, ROW_IDS]
         found = find_entries(storage, self.files, columns, within=self.within).entries
         entries = merge_entries(self, found) if found.num_columns else found
-        return write_run(storage, self.index.id, 0, entries) if entries.num_rows else []
+        return write_run(storage, self.index, 0, entries) if entries.num_rows else []
 
 
 @dataclass(frozen=True, slots=True)

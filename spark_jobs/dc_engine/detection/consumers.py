@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.detection.bodies import BodyPlan
 from dc_engine.detection.codes import combine, whole
 from dc_engine.detection.documents import Effect, Pairs, TakenKeys
 from dc_engine.detection.frames import Frame
@@ -50,6 +51,10 @@ class Consumer(Protocol):
     def asks(self, rows: pa.Table) -> np.ndarray:
         """Which changed rows have to see what the index holds for them."""
 
+    @property
+    def bodies(self) -> tuple[BodyPlan, ...]:
+        """Of what some body must hold between a changed row and an entry for it to care; nothing if it always does."""
+
     def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:
         """What it reports about rows that come and go because an earlier attempt of the load is undone."""
 
@@ -82,6 +87,11 @@ class CountViolations:
                     present &= rows.column(name).is_valid().to_numpy()
             asking |= present
         return asking
+
+    @property
+    def bodies(self) -> tuple[BodyPlan, ...]:
+        """Those of the constraint."""
+        return self.constraint.bodies
 
     def undone(self, probe: Probe) -> Iterator[pa.RecordBatch]:
         """Only the numbers of pairs."""
@@ -136,6 +146,7 @@ class CheckKeys:
 
     key: tuple[str, ...]
     looks_back: bool = True
+    bodies: tuple[BodyPlan, ...] = ()
 
     def asks(self, rows: pa.Table) -> np.ndarray:
         """Every row asks whether its key is taken."""

@@ -2,25 +2,30 @@
 
 An entry is one projection: its values, how many rows carry it, and their ids; with a negative number of rows it takes
 rows away. The index is the sum of its runs. Entries are ordered by the hash of the key columns in small row groups, so
-that a probe opens only the files and row groups that can hold a wanted hash, and first reads only their hashes.
+that a probe opens only the files and row groups that can hold a wanted hash, and first reads only their hashes. Within
+a hash they are ordered by a column that rules compare by order, for the screen (``screen.py``).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import take, whole
+from dc_engine.detection.order import order_numbers
+from dc_engine.detection.plan import IndexPlan
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Builder, Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
+Bounds = tuple[int, int]
+"""The smallest and the largest of some hashes."""
 
 
 @dataclass(slots=True)
@@ -49,40 +54,72 @@ class Found:
         return [ids[int(one)] for one in chosen]
 
 
+class Runs:
+    """The runs of an index; a file is opened when it is first needed. With ``keep``, what is read stays in memory."""
+
+    def __init__(self, storage: Storage, files: Sequence[DataFile], *, keep: bool = False) -> None:
+        self._storage, self._files, self._keep = storage, files, keep
+        self._readers: dict[int, Reader] = {}
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are in all."""
+        return sum(file.rows for file in self._files)
+
+    def look_at(self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None) -> Iterator[pa.Table]:
+        """All entries, with their hashes and some columns, of the row groups that can have a wanted hash."""
+        size = 0
+        for _, reader, candidates in self._candidates(wanted, within):
+            for groups in reader.portions(candidates):
+                yield reader.read(groups, [HASH, *columns])
+            size += reader.size
+            if size > SIZES.portion:  # what is kept need not be fetched again by ``find``
+                reader.forget()
+
+    def find(self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None) -> Found:
+        """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""
+        tables, file_numbers, positions = [], [], []
+        readers: dict[int, Reader] = {}
+        for number, reader, candidates in self._candidates(wanted, within):
+            starts = reader.group_starts
+            for portion in reader.portions(candidates):
+                groups, chosen = _wanted_rows(reader, portion, wanted, within)
+                if not len(chosen):
+                    continue
+                readers[number] = reader
+                table = reader.read(groups, [*columns, ROWS])
+                absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
+                tables.append(take(table, chosen) if len(chosen) < table.num_rows else table)
+                file_numbers.append(np.full(len(chosen), number))
+                positions.append(absolute[chosen])
+            reader.forget()
+        if not tables:
+            empty = np.zeros(0, np.int64)
+            return Found(pa.table({}), empty, empty, readers)
+        return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
+
+    def _candidates(self, wanted: np.ndarray | None, within: Bounds | None) -> Iterator[tuple[int, Reader, np.ndarray]]:
+        """The files, and their row groups, that can have a wanted hash."""
+        for number, file in enumerate(self._files):
+            if _may_hold(file, wanted, within):
+                reader = self._readers.get(number) or Reader(self._storage, file, keep=self._keep)
+                self._readers[number] = reader
+                yield number, reader, _candidates(reader, wanted, within)
+
+
 def find_entries(
     storage: Storage,
     files: Sequence[DataFile],
     columns: Sequence[str],
     *,
     wanted: np.ndarray | None = None,
-    within: tuple[int, int] | None = None,
+    within: Bounds | None = None,
 ) -> Found:
-    """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""
-    tables, file_numbers, positions = [], [], []
-    readers: dict[int, Reader] = {}
-    for number, file in enumerate(files):
-        if not _may_hold(file, wanted, within):
-            continue
-        reader = Reader(storage, file)
-        starts = reader.group_starts
-        for candidates in reader.portions(_candidates(reader, wanted, within)):
-            groups, chosen = _wanted_rows(reader, candidates, wanted, within)
-            if not len(chosen):
-                continue
-            readers[number] = reader
-            table = reader.read(groups, [*columns, ROWS])
-            absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
-            tables.append(take(table, chosen) if len(chosen) < table.num_rows else table)
-            file_numbers.append(np.full(len(chosen), number))
-            positions.append(absolute[chosen])
-        reader.forget()
-    if not tables:
-        empty = np.zeros(0, np.int64)
-        return Found(pa.table({}), empty, empty, readers)
-    return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
+    """The entries of some runs whose hash is one of those wanted (sorted), or lies within some bounds."""
+    return Runs(storage, files).find(columns, wanted, within)
 
 
-def _may_hold(file: DataFile, wanted: np.ndarray | None, within: tuple[int, int] | None) -> bool:
+def _may_hold(file: DataFile, wanted: np.ndarray | None, within: Bounds | None) -> bool:
     """Whether a file can have a wanted hash, as far as the snapshot knows."""
     if file.bounds is None:
         return False
@@ -92,7 +129,7 @@ def _may_hold(file: DataFile, wanted: np.ndarray | None, within: tuple[int, int]
     return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high, side="right"))
 
 
-def _candidates(reader: Reader, wanted: np.ndarray | None, within: tuple[int, int] | None) -> np.ndarray:
+def _candidates(reader: Reader, wanted: np.ndarray | None, within: Bounds | None) -> np.ndarray:
     """The row groups that can have a wanted hash."""
     bounds = reader.bounds
     if within is not None:
@@ -104,7 +141,7 @@ def _candidates(reader: Reader, wanted: np.ndarray | None, within: tuple[int, in
 
 
 def _wanted_rows(
-    reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: tuple[int, int] | None
+    reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: Bounds | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The row groups to read, of some, and which of their rows are wanted."""
     starts = reader.group_starts
@@ -112,23 +149,45 @@ def _wanted_rows(
         return candidates, np.arange(int((starts[candidates + 1] - starts[candidates]).sum()))
     hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
     if within is not None:
-        hit = (hashes >= within[0]) & (hashes <= within[1])
+        first, last = np.searchsorted(hashes, within[0], side="left"), np.searchsorted(hashes, within[1], side="right")
+        hit = np.arange(first, last)
     else:
         assert wanted is not None
-        hit = wanted[np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)] == hashes
-    group_of = np.repeat(np.arange(len(candidates)), starts[candidates + 1] - starts[candidates])
-    kept = np.unique(group_of[hit])
-    in_kept = np.isin(group_of, kept)
-    return candidates[kept], np.flatnonzero(hit[in_kept])
+        hit = rows_of(hashes, wanted)[1]
+    ends = np.cumsum(starts[candidates + 1] - starts[candidates])
+    group_of = np.searchsorted(ends, hit, side="right")
+    kept = np.unique(group_of)
+    skipped = np.cumsum(np.isin(np.arange(len(ends)), kept, invert=True) * np.diff(ends, prepend=0))
+    return candidates[kept], hit - skipped[group_of]
 
 
-def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> list[DataFile]:
-    """Write entries as one run of an index, ordered by hash: in one file, or in several when their values are long."""
+def rows_of(hashes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of sorted hashes those that are wanted: for each of them which of the wanted it is, and its place."""
+    first = np.searchsorted(hashes, wanted, side="left")
+    sizes = np.searchsorted(hashes, wanted, side="right") - first
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    return which, np.arange(len(which)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+
+
+def write_run(storage: Storage, index: IndexPlan, load: int, entries: pa.Table) -> list[DataFile]:
+    """Write entries as one run of an index, in its order: in one file, or in several when their values are long."""
     hashes = whole(entries.column(HASH)).to_numpy()
-    order = np.argsort(hashes, kind="stable")
+    order = _order(index, hashes, entries)
     step = max(1, min(len(order), SIZES.run_bytes * len(order) // max(entries.nbytes, 1)))
     parts = (order[first : first + step] for first in range(0, len(order), step))
-    return [_write_file(storage, index_id, load, entries, hashes, part) for part in parts]
+    return [_write_file(storage, index.id, load, entries, hashes, part) for part in parts]
+
+
+def _order(index: IndexPlan, hashes: np.ndarray, entries: pa.Table) -> np.ndarray:
+    """Entries by hash and, if rules compare a column by its order, then by that one, NULLs first."""
+    if index.then_by is None:
+        return np.argsort(hashes, kind="stable")
+    column, family = index.then_by
+    values = whole(entries.column(column))
+    numbers, _ = order_numbers(values, family)
+    if not values.null_count:
+        return np.lexsort((numbers, hashes))
+    return np.lexsort((numbers, values.is_valid().to_numpy(zero_copy_only=False), hashes))
 
 
 def _write_file(

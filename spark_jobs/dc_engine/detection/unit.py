@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.codes import take, whole
+from dc_engine.detection.codes import take
 from dc_engine.detection.consumers import Probe, consumers_of, for_report, ids_of, told
 from dc_engine.detection.documents import Effect, Spent, Written
 from dc_engine.detection.encode import GONE, UNDO
 from dc_engine.detection.frames import Frame, make_frames
-from dc_engine.detection.hashing import range_of
 from dc_engine.detection.listing import Origin, Origins, list_rows
-from dc_engine.detection.plan import Group, IndexPlan
+from dc_engine.detection.old import Lines, Old, find_old
+from dc_engine.detection.plan import Group
 from dc_engine.detection.probe import Blocks, Counted, Tally
-from dc_engine.detection.rows import ROW_ID, is_in
-from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Found, find_entries, write_run
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, write_run
 from dc_engine.detection.work import Work, tell
 from dc_engine.errors import StateError
 from dc_engine.sizes import SIZES
@@ -103,7 +102,7 @@ def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | 
     added = [[] for _ in new] if earlier is None else [[one] for one in earlier.new]
     # a changed t asks for the old rows that are s in its block, and the other way round
     old = [
-        _find(work, group, index, unit, asks, _Lines.of(adds, takes))
+        find_old(work, group, index, unit, asks, Lines.of(adds, takes))
         for index, asks, adds, takes in zip(group.indexes, reversed(asking), added, taken, strict=True)
     ]
     tables = [(rows, np.ones(rows.num_rows, np.int64)) for rows in (*new, *gone)]
@@ -126,66 +125,6 @@ def _is_first_share(group: Group, unit: int) -> bool:
     return unit == 0 or bool(group.indexes[0].key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """Rows that come to an index (each weighs 1) or go from it (-1) before it is asked."""
-
-    rows: pa.Table
-    weights: np.ndarray
-
-    @staticmethod
-    def of(added: Sequence[pa.Table], taken: Sequence[pa.Table]) -> _Lines:
-        sizes = [sum(one.num_rows for one in tables) for tables in (added, taken)]
-        return _Lines(pa.concat_tables([*added, *taken]), np.repeat(np.array([1, -1]), sizes))
-
-
-@dataclass(frozen=True, slots=True)
-class _Old:
-    """What an index holds for a unit: entries of its runs, then single rows that come to it or go from it."""
-
-    found: Found
-    row_id: np.ndarray
-    """The ids of the single rows."""
-    table: pa.Table
-    weights: np.ndarray
-
-    def row_ids(self, groups: Sequence[np.ndarray]) -> list[list[int]]:
-        """The first ids of the rows that are left of some groups of lines of the table; all are looked up at once."""
-        stored = len(self.found.file)
-        entries = [members[members < stored] for members in groups]
-        ids = iter(self.found.row_ids(np.concatenate([*entries, np.zeros(0, np.int64)])))
-        return [
-            self._left(mine, [next(ids) for _ in mine], members[members >= stored])
-            for mine, members in zip(entries, groups, strict=True)
-        ]
-
-    def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], single: np.ndarray) -> list[int]:
-        signs = np.sign(self.weights[entries])
-        if (signs > 0).all() and not len(single):
-            return np.concatenate([one[: SIZES.listed_row_ids] for one in ids])[: SIZES.listed_row_ids].tolist()
-        weights = np.concatenate([np.repeat(signs, [len(one) for one in ids]), self.weights[single]])
-        rows = np.concatenate([*ids, self.row_id[single - len(self.found.file)]])
-        distinct, place = np.unique(rows, return_inverse=True)
-        return distinct[np.bincount(place, weights, len(distinct)) > 0][: SIZES.listed_row_ids].tolist()
-
-
-def _find(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: _Lines) -> _Old:
-    files = work.index_files.get(index.id, ())
-    hashes = whole(lines.rows.column(HASH)).to_numpy()
-    if index.key:
-        wanted = _wanted_hashes(work, group, asking)
-        found = find_entries(work.storage, files, group.columns, wanted=wanted)
-        near = is_in(hashes, wanted)
-    else:
-        within = range_of(unit, work.spread[group.number].shares)
-        found = find_entries(work.storage, files, group.columns, within=within)
-        near = (hashes >= within[0]) & (hashes <= within[1])
-    mine = lines.rows.filter(pa.array(near)).append_column(ROWS, pa.array(lines.weights[near], pa.int64()))
-    entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
-    table = pa.concat_tables(one.select([*group.columns, ROWS]) for one in (entries, mine))
-    return _Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
-
-
 _Signed = tuple[Frame, Frame, int]
 """Rows as t and as s that come to the indexes (1), or go from them (-1)."""
 
@@ -200,7 +139,7 @@ def _new_entries(work: Work, group: Group, frames: Sequence[_Signed]) -> Iterato
         added = pa.concat_tables(
             _entries(t if index == group.t_index else s, group.columns, sign) for t, s, sign in frames
         )
-        for file in write_run(work.storage, index.id, work.runs_of, added):
+        for file in write_run(work.storage, index, work.runs_of, added):
             yield tell(Written(file))
 
 
@@ -211,14 +150,6 @@ def _check_weights(work: Work, group: Group, frame: Frame) -> None:
             f"The index on {', '.join(group.columns)} in the state {work.storage.uri} lacks rows to be deleted.",
             hint="Run maintain.py verify, then rebuild the state.",
         )
-
-
-def _wanted_hashes(work: Work, group: Group, rows: pa.Table) -> np.ndarray:
-    """The hashes of the rows that some consumer has to see beside what the index holds for them."""
-    asking = np.zeros(rows.num_rows, bool)
-    for one in consumers_of(work, group):
-        asking |= one.asks(rows)
-    return np.unique(rows.column(HASH).to_numpy()[asking])
 
 
 _EFFECTS = {"": Effect.NEW, GONE: Effect.REMOVED, UNDO: Effect.BACK, UNDO + GONE: Effect.AWAY}
@@ -253,7 +184,7 @@ def _new_origin(frame: Frame) -> Origin:
     return Origin(frame, row_ids, new=True)
 
 
-def _old_origin(frame: Frame, old: _Old) -> Origin:
+def _old_origin(frame: Frame, old: Old) -> Origin:
     def row_ids(chosen: np.ndarray) -> list[list[int]]:
         return old.row_ids([frame.members_of(one) for one in chosen])
 

@@ -11,7 +11,9 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +22,16 @@ import pyarrow.parquet as pq
 from dc_engine.errors import StateError, counted
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.memory import MEMORY, Content
 from dc_engine.state.storage import Storage
 
 _CHECKSUMS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
-_TAIL = 16_384
-"""How many bytes at the end usually hold the whole footer."""
+_TAIL = 65_536
+"""How many bytes at the end usually hold the whole footer, and all of a small file."""
+_FOOTER_BYTES = 8_192
+"""About how much memory a footer takes that has been read."""
 
 
 def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> Iterator[pa.Table]:
@@ -130,19 +135,57 @@ def _checksum(footer: bytes) -> str:
     return hashlib.sha256(footer).hexdigest()[:16]
 
 
-class Reader:
-    """One Parquet file of the state; whatever is read of it is checked first."""
+class _Footer:
+    """What the end of a file says about it."""
 
-    def __init__(self, storage: Storage, file: DataFile) -> None:
+    def __init__(self, footer: bytes, content: bytes) -> None:
+        self.metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+        self.checksums: list[int] = json.loads((self.metadata.metadata or {})[_CHECKSUMS])
+        self.content = content
+        """The whole file, if it is small: it was read with its end."""
+        self._groups = [self.metadata.row_group(place) for place in range(self.metadata.num_row_groups)]
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        found = [group.column(0).statistics for group in self._groups]
+        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
+
+    @cached_property
+    def group_starts(self) -> np.ndarray:
+        return np.cumsum([0, *(group.num_rows for group in self._groups)])
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where each row group begins and ends."""
+        spans = []
+        for group in self._groups:
+            columns = [group.column(place) for place in range(group.num_columns)]
+            starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
+            ends = [start + one.total_compressed_size for start, one in zip(starts, columns, strict=True)]
+            spans.append((min(starts), max(ends)))
+        return spans
+
+
+class Reader:
+    """One Parquet file of the state; whatever is read of it is checked first.
+
+    With ``keep`` it stays in memory, and this process need not read it again as long as the disk has it unchanged.
+    """
+
+    def __init__(self, storage: Storage, file: DataFile, *, keep: bool = False) -> None:
         self._file, self._storage = file, storage
-        footer = self._read_footer()
-        self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+        self._stamp = storage.stamp(file.path) if keep else None
+        self._footer = self._recalled((), self._read_footer, lambda footer: _FOOTER_BYTES + len(footer.content))
+        self._metadata = self._footer.metadata
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
-        self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
         self._latest: dict[int, bytes] = {}
+        self._content = _Parts(file.size)
 
-    def _read_footer(self) -> bytes:
+    def _recalled(self, key: tuple, read: Callable[[], Content], size: Callable[[Content], int]) -> Content:
+        return MEMORY.recall((self._file.sha256, self._stamp, *key), read, size) if self._stamp else read()
+
+    def _read_footer(self) -> _Footer:
         size = self._file.size
         first = max(0, size - _TAIL)
         (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there should be
@@ -154,7 +197,7 @@ class Reader:
         footer = tail[-length:]
         if _checksum(footer) != self._file.footer:
             raise self._damaged("its footer was altered")
-        return footer
+        return _Footer(footer, b"" if first else tail)
 
     def _damaged(self, why: object) -> StateError:
         return StateError(
@@ -165,15 +208,17 @@ class Reader:
     @property
     def bounds(self) -> np.ndarray:
         """The smallest and largest value of the first column in each row group."""
-        groups = (self._metadata.row_group(place) for place in range(self._metadata.num_row_groups))
-        found = [group.column(0).statistics for group in groups]
-        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
+        return self._footer.bounds
 
     @property
     def group_starts(self) -> np.ndarray:
         """The number of the first row of each row group, and of the end."""
-        sizes = [self._metadata.row_group(place).num_rows for place in range(self._metadata.num_row_groups)]
-        return np.cumsum([0, *sizes])
+        return self._footer.group_starts
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self._file.size
 
     @property
     def column_bytes(self) -> dict[str, int]:
@@ -187,42 +232,49 @@ class Reader:
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
-        ends = np.cumsum([self._span(int(group))[1] - self._span(int(group))[0] for group in groups])
+        spans = self._footer.spans
+        ends = np.cumsum([spans[group][1] - spans[group][0] for group in groups])
         turns = ends // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
         """Some columns of some row groups. Workers read with one thread each; a process working alone may use more."""
         wanted = [int(group) for group in groups]
-        self._fetch(wanted)
-        content = _Parts({self._span(group)[0]: self._latest[group] for group in wanted}, self._file.size)
-        parquet = pq.ParquetFile(content, metadata=self._metadata, pre_buffer=False)
-        return parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+
+        def read() -> pa.Table:
+            self._fetch(wanted)
+            self._content.hold({self._footer.spans[group][0]: self._latest[group] for group in wanted})
+            return self._parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+
+        return self._recalled((tuple(wanted), tuple(columns)), read, lambda table: table.nbytes)
+
+    @cached_property
+    def _parquet(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self._content, metadata=self._metadata, pre_buffer=False)
 
     def _fetch(self, groups: Sequence[int]) -> None:
         """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
         kept = {group: self._latest[group] for group in groups if group in self._latest}
-        lacking = [group for group in groups if group not in kept]
-        spans = [(self._span(run[0])[0], self._span(run[-1])[1]) for run in _runs(lacking)]
-        for run, part in zip(_runs(lacking), self._storage.read_parts(self._file.path, spans), strict=True):
-            first = self._span(run[0])[0]
+        runs = list(_runs([group for group in groups if group not in kept]))
+        spans = self._footer.spans
+        for run, part in zip(runs, self._parts([(spans[run[0]][0], spans[run[-1]][1]) for run in runs]), strict=True):
+            first = spans[run[0]][0]
             for group in run:
-                start, end = self._span(group)
+                start, end = spans[group]
                 kept[group] = part[start - first : end - first]
-                if zlib.crc32(kept[group]) != self._checksums[group]:
+                if zlib.crc32(kept[group]) != self._footer.checksums[group]:
                     raise self._damaged(f"its row group {group} was altered")
         self._latest = kept
+
+    def _parts(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        if self._footer.content or not spans:
+            return [self._footer.content[start:end] for start, end in spans]
+        return self._storage.read_parts(self._file.path, spans)
 
     def forget(self) -> None:
         """Let go of what was read."""
         self._latest = {}
-
-    def _span(self, group: int) -> tuple[int, int]:
-        """Where a row group begins and ends."""
-        facts = self._metadata.row_group(group)
-        columns = [facts.column(place) for place in range(facts.num_columns)]
-        starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
-        return min(starts), max(start + one.total_compressed_size for start, one in zip(starts, columns, strict=True))
+        self._content.hold({})
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
@@ -240,9 +292,14 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
 class _Parts(io.RawIOBase):
     """A file of which only some parts are present, by their offsets."""
 
-    def __init__(self, parts: dict[int, bytes], size: int) -> None:
-        self._starts = np.array(sorted(parts), np.int64)
-        self._parts, self._size, self._place = parts, size, 0
+    def __init__(self, size: int) -> None:
+        self._parts: dict[int, bytes] = {}
+        self._starts: list[int] = []
+        self._size, self._place = size, 0
+
+    def hold(self, parts: dict[int, bytes]) -> None:
+        """Have these parts from now on."""
+        self._parts, self._starts = parts, sorted(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
@@ -258,7 +315,7 @@ class _Parts(io.RawIOBase):
         return True
 
     def read(self, length: int = -1) -> bytes:
-        start = int(self._starts[np.searchsorted(self._starts, self._place, side="right") - 1])
+        start = self._starts[bisect_right(self._starts, self._place) - 1]
         first = self._place - start
         found = self._parts[start][first : None if length < 0 else first + length]
         self._place += len(found)

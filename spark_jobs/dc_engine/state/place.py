@@ -41,12 +41,14 @@ class Place:
             )
         self.uri = uri.rstrip("/")
         self._options = dict(options or {})
+        self.remembers = True
+        """Whether what is read here may be kept for later: not where a worker opens it."""
 
     def __repr__(self) -> str:
         return f"Storage({self.uri!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"uri": self.uri, "_options": self._settings, "_noun": self._noun}
+        return {"uri": self.uri, "_options": self._settings, "_noun": self._noun, "remembers": False}
 
     @cached_property
     def _kind(self) -> Any:

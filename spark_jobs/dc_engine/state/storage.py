@@ -67,6 +67,16 @@ class Storage(Writing):
                     parts.append(file.read(end - start))
                 return parts
 
+    def stamp(self, path: str) -> tuple[int, ...] | None:
+        """What changes when a file does; ``None`` where asking for it costs a request, or nothing is to be kept."""
+        if not self.is_local or not self.remembers:
+            return None
+        try:
+            facts = Path(self._full(path)).stat()
+        except OSError:  # reading it will say what is wrong
+            return None
+        return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
     def size(self, path: str) -> int | None:
         """How many bytes a file has; ``None`` when it is not there."""
         try:

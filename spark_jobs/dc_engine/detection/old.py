@@ -1,0 +1,127 @@
+"""What an index holds for the changed rows of a unit, as far as some of them can violate with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.bodies import BodyPlan
+from dc_engine.detection.codes import whole
+from dc_engine.detection.consumers import consumers_of
+from dc_engine.detection.hashing import range_of
+from dc_engine.detection.plan import Group, IndexPlan
+from dc_engine.detection.rows import ROW_ID, is_in
+from dc_engine.detection.runs import HASH, ROWS, Bounds, Found, Runs
+from dc_engine.detection.screen import Screen, can_screen
+from dc_engine.detection.work import Work
+from dc_engine.sizes import SIZES
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows that come to an index (each weighs 1) or go from it (-1) before it is asked."""
+
+    rows: pa.Table
+    weights: np.ndarray
+
+    @staticmethod
+    def of(added: Sequence[pa.Table], taken: Sequence[pa.Table]) -> Lines:
+        sizes = [sum(one.num_rows for one in tables) for tables in (added, taken)]
+        return Lines(pa.concat_tables([*added, *taken]), np.repeat(np.array([1, -1]), sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """What an index holds for a unit: entries of its runs, then single rows that come to it or go from it."""
+
+    found: Found
+    row_id: np.ndarray
+    """The ids of the single rows."""
+    table: pa.Table
+    weights: np.ndarray
+
+    def row_ids(self, groups: Sequence[np.ndarray]) -> list[list[int]]:
+        """The first ids of the rows that are left of some groups of lines of the table; all are looked up at once."""
+        stored = len(self.found.file)
+        entries = [members[members < stored] for members in groups]
+        ids = iter(self.found.row_ids(np.concatenate([*entries, np.zeros(0, np.int64)])))
+        return [
+            self._left(mine, [next(ids) for _ in mine], members[members >= stored])
+            for mine, members in zip(entries, groups, strict=True)
+        ]
+
+    def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], single: np.ndarray) -> list[int]:
+        signs = np.sign(self.weights[entries])
+        if (signs > 0).all() and not len(single):
+            return np.concatenate([one[: SIZES.listed_row_ids] for one in ids])[: SIZES.listed_row_ids].tolist()
+        weights = np.concatenate([np.repeat(signs, [len(one) for one in ids]), self.weights[single]])
+        rows = np.concatenate([*ids, self.row_id[single - len(self.found.file)]])
+        distinct, place = np.unique(rows, return_inverse=True)
+        return distinct[np.bincount(place, weights, len(distinct)) > 0][: SIZES.listed_row_ids].tolist()
+
+
+def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: Lines) -> Old:
+    """The old entries that some of the rows that ask, in their blocks, may violate with."""
+    runs = Runs(work.storage, work.index_files.get(index.id, ()), keep=True)
+    rows = asking.filter(pa.array(_asks(work, group, asking)))
+    within = None if index.key else range_of(unit, work.spread[group.number].shares)
+    wanted = np.unique(whole(rows.column(HASH)).to_numpy()) if index.key else None
+    hashes = whole(lines.rows.column(HASH)).to_numpy()
+    bodies = _bodies(work, group, index)
+    if runs.entries >= SIZES.screened_entries and can_screen(bodies, group.classes):
+        screen = Screen(rows, bodies, group.classes, wanted)
+        wanted, within = _left(screen, rows, hashes[lines.weights > 0], runs, wanted, within)
+    found = runs.find(group.columns, wanted, within)
+    if wanted is not None:
+        near = is_in(hashes, wanted)
+    else:
+        assert within is not None
+        near = (hashes >= within[0]) & (hashes <= within[1])
+    mine = lines.rows.filter(pa.array(near)).append_column(ROWS, pa.array(lines.weights[near], pa.int64()))
+    entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
+    table = pa.concat_tables(one.select([*group.columns, ROWS]) for one in (entries, mine))
+    return Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
+
+
+def _asks(work: Work, group: Group, rows: pa.Table) -> np.ndarray:
+    """Which rows some consumer has to see beside what the index holds for them."""
+    asking = np.zeros(rows.num_rows, bool)
+    for one in consumers_of(work, group):
+        asking |= one.asks(rows)
+    return asking
+
+
+def _bodies(work: Work, group: Group, index: IndexPlan) -> list[BodyPlan]:
+    """Of what some body holds wherever a consumer cares, turned so that entries are s; nothing if one always does."""
+    found: list[BodyPlan] = []
+    for one in consumers_of(work, group):
+        if not one.bodies:
+            return []
+        for body in one.bodies:
+            turned = (body.swapped,) if index == group.t_index else (body,)
+            found += turned if group.two_sided else (body, body.swapped)
+    return list(dict.fromkeys(found))
+
+
+def _left(
+    screen: Screen,
+    rows: pa.Table,
+    added: np.ndarray,
+    runs: Runs,
+    wanted: np.ndarray | None,
+    within: Bounds | None,
+) -> tuple[np.ndarray | None, Bounds | None]:
+    """What is left to look up after the screen; ``added`` are the hashes of rows that no run has yet."""
+    for entries in runs.look_at(screen.columns, wanted, within):
+        screen.look_at(entries)
+        if screen.may_violate.all():
+            break
+    if wanted is not None:
+        hashes = whole(rows.column(HASH)).to_numpy()
+        return np.unique(hashes[screen.may_violate | is_in(hashes, np.unique(added))]), None
+    if len(added) or screen.may_violate.any():
+        return None, within
+    return np.zeros(0, np.int64), None

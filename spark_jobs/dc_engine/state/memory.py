@@ -1,0 +1,44 @@
+"""What this process has read of the indexes, for its next job: files never change once they are written.
+
+A session that applies load after load then reads only what is new. Everything is kept, after it was checked, under the
+checksum of its file and its stamp on the disk, so that a file that is touched or gone is noticed. The oldest
+goes first. Workers keep nothing: a large load would fill each of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from dc_engine.sizes import SIZES
+
+Content = TypeVar("Content")
+
+
+class Memory:
+    """Contents by their keys, up to a number of bytes in all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._size = 0
+
+    def recall(self, key: Hashable, read: Callable[[], Content], size: Callable[[Content], int]) -> Content:
+        """The content of this key, read if it is not known."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key][0]
+        content = read()
+        with self._lock:
+            self._size += size(content) - self._known.pop(key, (None, 0))[1]
+            self._known[key] = (content, size(content))
+            while self._size > SIZES.remembered_bytes:
+                self._size -= self._known.popitem(last=False)[1][1]
+        return content
+
+
+MEMORY = Memory()
+"""That of this process."""

@@ -1,0 +1,62 @@
+"""What a process keeps of files: the same content, within its bounds, as long as the file is the same."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+from dc_engine.errors import StateError
+from dc_engine.sizes import other_sizes
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.memory import Memory
+from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.storage import Storage
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path))
+
+
+def stored(storage: Storage, rows: int = 50_000) -> DataFile:
+    data = parquet_bytes(pa.table({"x": range(rows)}))
+    return store_parquet(storage, "index/one/1.parquet", data, kind=FileKind.INDEX, load=1, rows=rows)
+
+
+def xs(storage: Storage, file: DataFile, *, keep: bool = True) -> list[int]:
+    return Reader(storage, file, keep=keep).read([0, 1], ["x"]).column(0).to_pylist()
+
+
+def test_what_was_read_is_not_read_again(storage: Storage) -> None:
+    file = stored(storage)
+    first = xs(storage, file)
+    with patch.object(Storage, "read_parts", side_effect=AssertionError("it is read")):
+        assert xs(storage, file) == first
+        with pytest.raises(AssertionError, match="it is read"):
+            xs(storage, file, keep=False)
+        with pytest.raises(AssertionError, match="it is read"):
+            xs(pickle.loads(pickle.dumps(storage)), file)
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"PAR1" * 1_000)])
+def test_a_file_that_is_gone_or_written_to_is_noticed(storage: Storage, tmp_path: Path, harm) -> None:
+    file = stored(storage)
+    xs(storage, file)
+    harm(tmp_path / file.path)
+    with pytest.raises(StateError, match=r"1\.parquet"):
+        xs(storage, file)
+
+
+def test_the_oldest_goes_when_there_is_no_room() -> None:
+    memory, read = Memory(), []
+
+    def recall(key: str) -> str:
+        return memory.recall(key, lambda: read.append(key) or key, lambda content: 40)  # type: ignore[func-returns-value]
+
+    with other_sizes(remembered_bytes=100):
+        assert [recall(one) for one in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]
+    assert read == ["a", "b", "c", "b"]
