@@ -57,7 +57,8 @@ def sentence(lost: LostDependency) -> str:
 
     After it comes what holds instead, where that is known.
     """
-    because = f"because {_because(lost)} ({counted(lost.violations, 'violation')})"
+    number = "" if lost.violations is None else f" ({counted(lost.violations, 'violation')})"
+    because = f"because {_because(lost)}{number}"
     instead = [plain(one.get("text"), MAX_TEXT) for one in lost.instead]
     more = f"; and {len(instead) - MAX_INSTEAD:,} more" if len(instead) > MAX_INSTEAD else ""
     holds = f"; now holds: {'; '.join(instead[:MAX_INSTEAD])}{more}" if instead else ""

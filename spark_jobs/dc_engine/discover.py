@@ -145,7 +145,7 @@ def _prepared(ground: Ground, asked: Discovery, current: Snapshot | None) -> Non
         )
     rows = ground.engine.read(asked.table, "table", mask=asked.mask)
     types = ground.engine.types(rows, asked.table)
-    check_mask(asked.mask, types, source=str(asked.table))
+    check_mask(asked.mask, types, lacking=f"the table ({asked.table}) does not have")
     wanted = comparable_columns(asked.asked, types)
     table = ground.engine.fetch(rows, wanted, asked.table, mask=asked.mask)
     space = make_space(asked.asked, types, {name: table.column(name) for name in table.column_names})

@@ -52,7 +52,7 @@ def in_table(engine: Engine, asked: Discovery, clock: Clock, fitting: Fitting | 
     with clock.step("read"):
         rows = engine.read(asked.table, "table", mask=asked.mask)
         types = engine.types(rows, asked.table)
-        check_mask(asked.mask, types, source=str(asked.table))
+        check_mask(asked.mask, types, lacking=f"the table ({asked.table}) does not have")
         wanted = fitting(asked.asked, types) if fitting else asked.asked
         table = engine.fetch(rows, comparable_columns(wanted, types), asked.table, mask=asked.mask)
     with clock.step("encode"):
