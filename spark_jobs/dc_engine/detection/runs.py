@@ -107,19 +107,20 @@ def _wanted_rows(
     reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: tuple[int, int] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The row groups to read, of some, and which of their rows are wanted."""
-    starts = reader.group_starts
+    sizes = np.diff(reader.group_starts)[candidates]
     if wanted is None and within is None:
-        return candidates, np.arange(int((starts[candidates + 1] - starts[candidates]).sum()))
-    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
-    if within is not None:
-        hit = (hashes >= within[0]) & (hashes <= within[1])
-    else:
-        assert wanted is not None
-        hit = wanted[np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)] == hashes
-    group_of = np.repeat(np.arange(len(candidates)), starts[candidates + 1] - starts[candidates])
-    kept = np.unique(group_of[hit])
-    in_kept = np.isin(group_of, kept)
-    return candidates[kept], np.flatnonzero(hit[in_kept])
+        return candidates, np.arange(int(sizes.sum()))
+    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()  # sorted, and mostly far more than are wanted
+    low, high = np.array([within]).T if wanted is None else (wanted, wanted)
+    first, end = np.searchsorted(hashes, low), np.searchsorted(hashes, high, side="right")
+    counts = end - first
+    hits = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    starts = np.cumsum([0, *sizes])
+    group_of = np.searchsorted(starts, hits, side="right") - 1
+    is_kept = np.zeros(len(candidates), bool)
+    is_kept[group_of] = True
+    left_out = np.cumsum(np.where(is_kept, 0, sizes))  # rows of earlier groups that are not read
+    return candidates[is_kept], hits - left_out[group_of]
 
 
 def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> list[DataFile]:
@@ -134,7 +135,9 @@ def write_run(storage: Storage, index_id: str, load: int, entries: pa.Table) -> 
 def _write_file(
     storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
-    builder = Builder(entries.schema, delta=[HASH, ROWS, ROW_IDS])
+    # each wanted hash costs a row group, and each row group a part of the footer: neither may be large
+    row_group = min(max(len(order) // 64, 512), SIZES.run_group)
+    builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS])
     for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
         builder.add(take(entries, order[first : first + SIZES.row_group]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"

@@ -2,7 +2,8 @@
 
 A file is read in parts, so its checksum as a whole is no help. Instead the footer holds a checksum of each row group,
 and the snapshot one of the footer. Parquet's own page checksums leave out the page headers, and one bit there can
-change what a page says.
+change what a page says. Beside the checksum is where the row group ends and what its first column holds: a look-up asks
+hundreds of row groups whether they can have a value, and must not ask each of Parquet's metadata.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import hashlib
 import io
 import json
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dc_engine.errors import StateError, counted
@@ -22,7 +26,7 @@ from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.storage import Storage
 
-_CHECKSUMS = b"dc.row_groups"
+_GROUPS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
 _TAIL = 16_384
@@ -44,7 +48,7 @@ class Builder:
         plain = [leaf for leaf in leaves if leaf.split(".")[0] not in delta]
         self._buffer = io.BytesIO()
         self._row_group = row_group or SIZES.row_group
-        self._checksums: list[int] = []
+        self._groups: dict[str, list[int | None]] = {name: [] for name in ("crc32", "end", "rows", "min", "max")}
         self._bytes = dict.fromkeys(schema.names, 0)
         self.rows = 0
         self._writer = pq.ParquetWriter(
@@ -55,6 +59,7 @@ class Builder:
             use_dictionary=plain,
             column_encoding={leaf: "DELTA_BINARY_PACKED" for leaf in leaves if leaf not in plain},
             write_page_checksum=True,
+            write_statistics=leaves[:1],  # nobody asks for others, and they make footers twice as long
         )
 
     def add(self, table: pa.Table) -> None:
@@ -64,7 +69,11 @@ class Builder:
             start = self._buffer.tell()
             self._writer.write_table(part, row_group_size=part.num_rows)
             with self._buffer.getbuffer() as content:
-                self._checksums.append(zlib.crc32(content[start:]))
+                checksum = zlib.crc32(content[start:])
+            least, most = _bounds(part.column(0))
+            facts = {"crc32": checksum, "end": self._buffer.tell(), "rows": part.num_rows, "min": least, "max": most}
+            for name, fact in facts.items():
+                self._groups[name].append(fact)
         self.rows += table.num_rows
         self._bytes = {name: self._bytes[name] + own for name, own in size.items()}
 
@@ -75,7 +84,7 @@ class Builder:
 
     def finish(self) -> bytes:
         """The whole file."""
-        facts = {_CHECKSUMS: self._checksums, _BYTES: self._bytes}
+        facts = {_GROUPS: self._groups, _BYTES: self._bytes}
         self._writer.add_key_value_metadata({name: json.dumps(fact).encode() for name, fact in facts.items()})
         self._writer.close()
         return self._buffer.getvalue()
@@ -94,6 +103,14 @@ def bytes_a_row(storage: Storage, files: Sequence[DataFile]) -> dict[str, float]
         return {}
     largest = max(files, key=lambda file: file.size)
     return {name: size / max(largest.rows, 1) for name, size in Reader(storage, largest).column_bytes.items()}
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
+    """The smallest and largest of some whole numbers; of other values none."""
+    if not pa.types.is_int64(column.type):
+        return None, None
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
 
 
 def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
@@ -139,7 +156,10 @@ class Reader:
         self._metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
-        self._checksums: list[int] = json.loads((self._metadata.metadata or {})[_CHECKSUMS])
+        groups = json.loads((self._metadata.metadata or {})[_GROUPS])
+        self.group_starts = np.cumsum([0, *groups["rows"]])
+        """The number of the first row of each row group, and of the end."""
+        self._groups, self._ends = groups, np.array([len(_MAGIC), *groups["end"]], np.int64)
         self._latest: dict[int, bytes] = {}
 
     def _read_footer(self) -> bytes:
@@ -162,18 +182,10 @@ class Reader:
             hint="Restore it or rebuild the state.",
         )
 
-    @property
+    @cached_property
     def bounds(self) -> np.ndarray:
         """The smallest and largest value of the first column in each row group."""
-        groups = (self._metadata.row_group(place) for place in range(self._metadata.num_row_groups))
-        found = [group.column(0).statistics for group in groups]
-        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
-
-    @property
-    def group_starts(self) -> np.ndarray:
-        """The number of the first row of each row group, and of the end."""
-        sizes = [self._metadata.row_group(place).num_rows for place in range(self._metadata.num_row_groups)]
-        return np.cumsum([0, *sizes])
+        return np.array([self._groups["min"], self._groups["max"]], np.int64).T
 
     @property
     def column_bytes(self) -> dict[str, int]:
@@ -187,8 +199,7 @@ class Reader:
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
-        ends = np.cumsum([self._span(int(group))[1] - self._span(int(group))[0] for group in groups])
-        turns = ends // SIZES.portion
+        turns = np.cumsum(np.diff(self._ends)[groups]) // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
@@ -209,7 +220,7 @@ class Reader:
             for group in run:
                 start, end = self._span(group)
                 kept[group] = part[start - first : end - first]
-                if zlib.crc32(kept[group]) != self._checksums[group]:
+                if zlib.crc32(kept[group]) != self._groups["crc32"][group]:
                     raise self._damaged(f"its row group {group} was altered")
         self._latest = kept
 
@@ -219,10 +230,7 @@ class Reader:
 
     def _span(self, group: int) -> tuple[int, int]:
         """Where a row group begins and ends."""
-        facts = self._metadata.row_group(group)
-        columns = [facts.column(place) for place in range(facts.num_columns)]
-        starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
-        return min(starts), max(start + one.total_compressed_size for start, one in zip(starts, columns, strict=True))
+        return int(self._ends[group]), int(self._ends[group + 1])
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
@@ -241,12 +249,14 @@ class _Parts(io.RawIOBase):
     """A file of which only some parts are present, by their offsets."""
 
     def __init__(self, parts: dict[int, bytes], size: int) -> None:
-        self._starts = np.array(sorted(parts), np.int64)
-        self._parts, self._size, self._place = parts, size, 0
+        self._starts, self._parts = sorted(parts), {start: memoryview(part) for start, part in parts.items()}
+        self._size, self._place = size, 0
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        return self._place
+        if whence != io.SEEK_SET:
+            offset += self._place if whence == io.SEEK_CUR else self._size
+        self._place = offset
+        return offset
 
     def tell(self) -> int:
         return self._place
@@ -257,8 +267,8 @@ class _Parts(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def read(self, length: int = -1) -> bytes:
-        start = int(self._starts[np.searchsorted(self._starts, self._place, side="right") - 1])
+    def read(self, length: int = -1) -> memoryview:  # Arrow takes any buffer, uncopied
+        start = self._starts[bisect_right(self._starts, self._place) - 1]
         first = self._place - start
         found = self._parts[start][first : None if length < 0 else first + length]
         self._place += len(found)
