@@ -69,6 +69,8 @@ class Sizes:
 
     # files
     row_group: int = 16_384
+    run_group: int = 4_096
+    """The most entries in a row group of a run: for each wanted hash a whole one is read."""
     staged_group: int = 65_536
     group_bytes: int = 8 * 2**20
     """The most memory that a row group takes."""
@@ -86,6 +88,8 @@ class Sizes:
     merged_entries: int = 524_288
     merged_bytes: int = 64 * 2**20
     """How many entries, and bytes of files, a task merges: in memory they may take several times as much."""
+    merged_piece: int = 65_536
+    """How many of these entries are added up at once."""
     light_file: int = 16 * 2**20
     """Files of rows that are larger than this are left as they are."""
     merged_files: int = 64 * 2**20

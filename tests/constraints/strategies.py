@@ -30,7 +30,8 @@ any_name = st.one_of(
         ]
     ),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8),
-)
+).filter(lambda name: not name.lower().startswith(("_dc_", "_change_type", "_commit_")))
+"""Of a column that a table may have: those of the gate and of the change data feed are refused."""
 _zones = st.one_of(
     st.none(),
     st.just(UTC),

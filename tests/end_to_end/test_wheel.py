@@ -90,7 +90,7 @@ import gated
 from dc_engine.shipping import application
 print(gated.NAME, application())
 """
-    done = subprocess.run([installed, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    done = subprocess.run([installed, "-E", "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1].startswith("mine ")
 
 
@@ -106,7 +106,7 @@ assert "airflow-dc-provider" in ProvidersManager().providers
 assert zipfile.ZipFile(build_engine_zip(Path({str(tmp_path)!r}))).testzip() is None
 print(application())
 """
-    done = subprocess.run([installed, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
+    done = subprocess.run([installed, "-E", "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
     found = Path(done.stdout.splitlines()[-1])
     assert found.is_relative_to(installed.parents[1])
     assert found.exists()

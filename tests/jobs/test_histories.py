@@ -110,12 +110,14 @@ TINY = {
     "long_row": -1,
     "merged_bytes": 3_000,
     "merged_entries": 2,
+    "merged_piece": 1,
     "scanned_at_once": 2,
     "turn_rows": 2,
     "listed_row_ids": 1,
     "named_rows": 1,
     "run_bytes": 100,
     "row_group": 2,
+    "run_group": 2,
     "staged_group": 2,
     "staged_bytes": 1,
     "group_bytes": 40,
@@ -283,6 +285,28 @@ class Histories(RuleBasedStateMachine):
                 self._apply(Given(load_id, key=self.key), discard=False)
             elif load_id in self.discarded or any(one.load_id == load_id for one in self.loads):
                 self._retract(load_id)
+
+    @precondition(lambda self: self.deletes and self.loads)
+    @rule(data=st.data(), met=st.sampled_from(["deletes", "inserts"]), between=st.sampled_from(["compact", "key"]))
+    def a_delete_that_mattered_goes(self, data: st.DataObject, met: str, between: str) -> None:
+        """Two loads one after the other meet the same identity, files or the key change, and the first load goes."""
+        rows, _ = play(self.loads)
+        if not rows:
+            return
+        row = data.draw(st.sampled_from(rows))
+        names = [f"load {self.count + 1}", f"load {self.count + 2}"]
+        self.count += 2
+        self._apply(Given(names[0], deletes=[row], key=self.key), discard=False)
+        duplicate = data.draw(st.sampled_from(["error", "replace"])) if self.key else "error"
+        again = {met: [row], "missing_deletes": "ignore", "duplicate_keys": duplicate}
+        self._apply(Given(names[1], key=self.key, **again), discard=False)
+        if between == "key":
+            self.change_the_key([None, "id", "age"], data, [])
+        else:
+            self.apply(data, [], discard=False)
+            self.look_after("compact", 1)
+        if any(one.load_id == names[0] for one in self.loads):
+            self._retract(names[0])
 
     @rule(data=st.data(), picks=PICKS, writes=st.integers(0, 12))
     def crash(self, data: st.DataObject, picks: list[int | Row], writes: int) -> None:

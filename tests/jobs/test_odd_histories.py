@@ -125,6 +125,21 @@ class TestTakingOut:
         table.apply("4", (5, "a", "w", 1))
         assert table.counts == {"rows": 3, "city": 3}
 
+    @pytest.mark.parametrize("merged", [False, True])
+    def test_a_delete_that_found_nothing_finds_its_row_once_an_earlier_load_leaves_it(
+        self, session: Session, tmp_path: Path, merged: bool
+    ) -> None:
+        table = Table(session, tmp_path, CITY)
+        row = (1, "a", "x", 1)
+        table.apply("1", row, (2, "a", "y", 1))
+        table.apply("2", deletes=(row,))
+        table.apply("3", deletes=(row,), missing_deletes="ignore")
+        table.apply("4", (3, "b", "x", 1))
+        if merged:
+            table.maintain("compact")
+        table.maintain("retract", load_id="2")
+        assert table.counts == {"rows": 2, "city": 0}
+
     @pytest.mark.parametrize(("load_id", "rows"), [("3", None), ("4", 2), ("5", 1)])
     def test_a_rule_that_came_while_there_were_no_rows_is_no_obstacle(
         self, session: Session, tmp_path: Path, load_id: str, rows: int | None
@@ -361,6 +376,18 @@ class TestKeyChanges:
         table.key = "id"
         table.apply("3", (4, "d", "z", 3))
         self.refused(table, **{"rows": 3, "city": 0, "reads all": 0})
+
+    @pytest.mark.parametrize("duplicate_keys", ["error", "replace"])
+    def test_inserts_are_not_played_again_by_a_key_under_which_they_meet_no_row(
+        self, session: Session, tmp_path: Path, duplicate_keys: str
+    ) -> None:
+        table = Table(session, tmp_path, CITY, READS_ALL, key="id")
+        table.apply("0", *self.FIRST)
+        table.apply("1", deletes=self.FIRST[:1])
+        table.apply("2", (1, "c", "z", 3), duplicate_keys=duplicate_keys)  # the key of the row that is gone
+        table.key = "pay"
+        table.apply("3")
+        self.refused(table, **{"rows": 2, "city": 0, "reads all": 0})
 
     @pytest.mark.parametrize("again", [(), ((7, "q", "q", 7),)], ids=["taken out", "replaced"])
     def test_rows_that_were_deleted_before_there_was_a_key_do_not_come_back_under_it(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +24,9 @@ from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.parquet import Reader
 from dc_engine.state.storage import Storage
+
+_FAR = 8
+"""How many times as large as all smaller ones a run must be to stay out of their merge."""
 
 
 class Merge(Protocol):
@@ -47,10 +52,21 @@ class RunsMerge:
 
     def run(self, storage: Storage) -> list[DataFile]:
         """See ``Merge``."""
+        pieces = [piece for piece in map(partial(self._piece, storage), self._ranges()) if piece.num_rows]
+        return write_run(storage, self.index, 0, pa.concat_tables(pieces)) if pieces else []
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        """The range of hashes in parts of a bounded number of entries, if hashes are spread evenly."""
+        low, high = self.within
+        cuts = math.ceil(sum(file.rows for file in self.files) / SIZES.merged_piece)
+        ends = [low + (high - low + 1) * cut // cuts for cut in range(cuts + 1)]
+        return ((first, end - 1) for first, end in itertools.pairwise(ends))
+
+    def _piece(self, storage: Storage, within: tuple[int, int]) -> pa.Table:
+        """What the entries of a part add up to: equal projections have equal hashes, so they are in the same part."""
         columns = [HASH, *self.index.columns, ROW_IDS]
-        found = find_entries(storage, self.files, columns, within=self.within).entries
-        entries = merge_entries(self, found) if found.num_columns else found
-        return write_run(storage, self.index, 0, entries) if entries.num_rows else []
+        found = find_entries(storage, self.files, columns, within=within).entries
+        return merge_entries(self, found) if found.num_columns else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +104,17 @@ def depth(files: Sequence[DataFile]) -> int:
 
 
 def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
-    """The runs worth merging, if there are too many: the smallest, up to one larger than all before it together.
+    """The runs worth merging, if there are too many: the smallest, up to one far larger than all before it together.
 
-    Too many: that hold the same hash, or that are small, whatever they hold.
+    Too many: that hold the same hash, or that are small, whatever they hold. What is left is opened by every gate from
+    now on, so it is better to merge a large one a little too often.
     """
     chosen: list[DataFile] = []
     if depth(files) <= SIZES.runs and sum(is_small(file) for file in files) <= 2 * SIZES.runs:
         return chosen
     size = 0
     for file in sorted(files, key=lambda one: one.size):  # a few entries may have the ids of many rows
-        if len(chosen) >= SIZES.merged_at_once or (len(chosen) >= max(SIZES.runs // 2, 2) and file.size > size):
+        if len(chosen) >= SIZES.merged_at_once or (len(chosen) >= max(SIZES.runs // 2, 2) and file.size > _FAR * size):
             break
         chosen.append(file)
         size += file.size

@@ -144,21 +144,21 @@ def _wanted_rows(
     reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: Bounds | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The row groups to read, of some, and which of their rows are wanted."""
-    starts = reader.group_starts
+    sizes = np.diff(reader.group_starts)[candidates]
     if wanted is None and within is None:
-        return candidates, np.arange(int((starts[candidates + 1] - starts[candidates]).sum()))
-    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()
-    if within is not None:
-        first, last = np.searchsorted(hashes, within[0], side="left"), np.searchsorted(hashes, within[1], side="right")
-        hit = np.arange(first, last)
+        return candidates, np.arange(int(sizes.sum()))
+    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()  # sorted, and mostly far more than are wanted
+    if wanted is None:
+        assert within is not None
+        hits = np.arange(np.searchsorted(hashes, within[0]), np.searchsorted(hashes, within[1], side="right"))
     else:
-        assert wanted is not None
-        hit = rows_of(hashes, wanted)[1]
-    ends = np.cumsum(starts[candidates + 1] - starts[candidates])
-    group_of = np.searchsorted(ends, hit, side="right")
-    kept = np.unique(group_of)
-    skipped = np.cumsum(np.isin(np.arange(len(ends)), kept, invert=True) * np.diff(ends, prepend=0))
-    return candidates[kept], hit - skipped[group_of]
+        hits = rows_of(hashes, wanted)[1]
+    starts = np.cumsum([0, *sizes])
+    group_of = np.searchsorted(starts, hits, side="right") - 1
+    is_kept = np.zeros(len(candidates), bool)
+    is_kept[group_of] = True
+    left_out = np.cumsum(np.where(is_kept, 0, sizes))  # rows of earlier groups that are not read
+    return candidates[is_kept], hits - left_out[group_of]
 
 
 def rows_of(hashes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -193,7 +193,9 @@ def _order(index: IndexPlan, hashes: np.ndarray, entries: pa.Table) -> np.ndarra
 def _write_file(
     storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
-    builder = Builder(entries.schema, delta=[HASH, ROWS, ROW_IDS])
+    # each wanted hash costs a row group, and each row group a part of the footer: neither may be large
+    row_group = min(max(len(order) // 64, 512), SIZES.run_group)
+    builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS])
     for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
         builder.add(take(entries, order[first : first + SIZES.row_group]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"

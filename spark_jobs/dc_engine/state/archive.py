@@ -16,22 +16,24 @@ from dc_engine.state.storage import Storage
 
 _HASH, _PLACE, _NUMBER, _GONE, _RECORD = "id_hash", "place", "number", "gone", "record"
 _COLUMNS = (_HASH, "load_id", _PLACE, _NUMBER, _GONE, _RECORD)
-_ROW_GROUP = 256
-"""How many records are read to find one."""
+_ROW_GROUP = 1_024
+"""How many hashes are looked at to find one record, or that there is none."""
+_RATIO = 4
+"""A new file absorbs those before it that have up to so many times as many records."""
 
 
 def read_records(storage: Storage, file: DataFile, wanted: int | None = None) -> list[Load]:
     """The records of a file in the order of their places; only those of one hash if it is given."""
     reader = Reader(storage, file)
-    groups = np.arange(len(reader.group_starts) - 1)
-    if wanted is not None:
+    groups, mine = np.arange(len(reader.group_starts) - 1), None
+    if wanted is not None:  # a new load is looked for each time, and is not there: its hash is enough to know
         groups = groups[(reader.bounds[:, 0] <= wanted) & (reader.bounds[:, 1] >= wanted)]
-        if not len(groups):
+        mine = reader.read(groups, [_HASH]).column(0).to_numpy() == wanted if len(groups) else None
+        if mine is None or not mine.any():
             return []
-    table = reader.read(groups, [_HASH, _RECORD])
-    if wanted is not None:
-        table = table.filter(pa.array(table.column(_HASH).to_numpy() == wanted))
-    records = [load_from(json.loads(text)) for text in table.column(_RECORD).to_pylist()]
+    texts = reader.read(groups, [_RECORD]).column(0)
+    texts = texts if mine is None else texts.filter(pa.array(mine))
+    records = [load_from(json.loads(text)) for text in texts.to_pylist()]
     return sorted(records, key=lambda one: one.place)
 
 
@@ -46,13 +48,13 @@ def read_ids(storage: Storage, file: DataFile, numbers: Collection[int]) -> dict
 def archived(storage: Storage, files: Sequence[DataFile], records: Sequence[Load]) -> list[DataFile]:
     """The files of records, oldest first, with some records added: the last file is new.
 
-    It absorbs the files before it that are not much larger, so each is at least twice as large as the next.
+    It absorbs the files before it that are not much larger, so there are few, however many records they have.
     """
     kept, tables = list(files), [_table(records)]
-    while kept and kept[-1].rows <= 2 * sum(one.num_rows for one in tables):
+    while kept and kept[-1].rows <= _RATIO * sum(one.num_rows for one in tables):
         reader = Reader(storage, kept.pop())
         tables.insert(0, reader.read(range(len(reader.group_starts) - 1), _COLUMNS))
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(tables).combine_chunks()
     backwards = table.column(_PLACE).to_numpy()[::-1]
     newest = table.num_rows - 1 - np.unique(backwards, return_index=True)[1]
     table = table.take(pa.array(newest))

@@ -2,7 +2,8 @@
 
 A file is read in parts, so its checksum as a whole is no help. Instead the footer holds a checksum of each row group,
 and the snapshot one of the footer. Parquet's own page checksums leave out the page headers, and one bit there can
-change what a page says.
+change what a page says. Beside the checksum is where the row group ends and what its first column holds: a look-up asks
+hundreds of row groups whether they can have a value, and must not ask each of Parquet's metadata.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dc_engine.errors import StateError, counted
@@ -25,7 +27,7 @@ from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import MEMORY, Content
 from dc_engine.state.storage import Storage
 
-_CHECKSUMS = b"dc.row_groups"
+_GROUPS = b"dc.row_groups"
 _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
 _TAIL = 65_536
@@ -49,7 +51,7 @@ class Builder:
         plain = [leaf for leaf in leaves if leaf.split(".")[0] not in delta]
         self._buffer = io.BytesIO()
         self._row_group = row_group or SIZES.row_group
-        self._checksums: list[int] = []
+        self._groups: dict[str, list[int | None]] = {name: [] for name in ("crc32", "end", "rows", "min", "max")}
         self._bytes = dict.fromkeys(schema.names, 0)
         self.rows = 0
         self._writer = pq.ParquetWriter(
@@ -60,6 +62,7 @@ class Builder:
             use_dictionary=plain,
             column_encoding={leaf: "DELTA_BINARY_PACKED" for leaf in leaves if leaf not in plain},
             write_page_checksum=True,
+            write_statistics=leaves[:1],  # nobody asks for others, and they make footers twice as long
         )
 
     def add(self, table: pa.Table) -> None:
@@ -69,7 +72,11 @@ class Builder:
             start = self._buffer.tell()
             self._writer.write_table(part, row_group_size=part.num_rows)
             with self._buffer.getbuffer() as content:
-                self._checksums.append(zlib.crc32(content[start:]))
+                checksum = zlib.crc32(content[start:])
+            least, most = _bounds(part.column(0))
+            facts = {"crc32": checksum, "end": self._buffer.tell(), "rows": part.num_rows, "min": least, "max": most}
+            for name, fact in facts.items():
+                self._groups[name].append(fact)
         self.rows += table.num_rows
         self._bytes = {name: self._bytes[name] + own for name, own in size.items()}
 
@@ -80,7 +87,7 @@ class Builder:
 
     def finish(self) -> bytes:
         """The whole file."""
-        facts = {_CHECKSUMS: self._checksums, _BYTES: self._bytes}
+        facts = {_GROUPS: self._groups, _BYTES: self._bytes}
         self._writer.add_key_value_metadata({name: json.dumps(fact).encode() for name, fact in facts.items()})
         self._writer.close()
         return self._buffer.getvalue()
@@ -99,6 +106,14 @@ def bytes_a_row(storage: Storage, files: Sequence[DataFile]) -> dict[str, float]
         return {}
     largest = max(files, key=lambda file: file.size)
     return {name: size / max(largest.rows, 1) for name, size in Reader(storage, largest).column_bytes.items()}
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
+    """The smallest and largest of some whole numbers; of other values none."""
+    if not pa.types.is_int64(column.type):
+        return None, None
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
 
 
 def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:
@@ -140,30 +155,21 @@ class _Footer:
 
     def __init__(self, footer: bytes, content: bytes) -> None:
         self.metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
-        self.checksums: list[int] = json.loads((self.metadata.metadata or {})[_CHECKSUMS])
         self.content = content
         """The whole file, if it is small: it was read with its end."""
-        self._groups = [self.metadata.row_group(place) for place in range(self.metadata.num_row_groups)]
+        self._groups = json.loads((self.metadata.metadata or {})[_GROUPS])
+        self.checksums: list[int] = self._groups["crc32"]
+        self.group_starts = np.cumsum([0, *self._groups["rows"]])
+        self.ends = np.array([len(_MAGIC), *self._groups["end"]], np.int64)
+        """Where the row groups end, after where the first begins."""
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        found = [group.column(0).statistics for group in self._groups]
-        return np.array([(one.min, one.max) for one in found], np.int64).reshape(-1, 2)
+        return np.array([self._groups["min"], self._groups["max"]], np.int64).T
 
-    @cached_property
-    def group_starts(self) -> np.ndarray:
-        return np.cumsum([0, *(group.num_rows for group in self._groups)])
-
-    @cached_property
-    def spans(self) -> list[tuple[int, int]]:
-        """Where each row group begins and ends."""
-        spans = []
-        for group in self._groups:
-            columns = [group.column(place) for place in range(group.num_columns)]
-            starts = [one.dictionary_page_offset or one.data_page_offset for one in columns]
-            ends = [start + one.total_compressed_size for start, one in zip(starts, columns, strict=True)]
-            spans.append((min(starts), max(ends)))
-        return spans
+    def span(self, group: int) -> tuple[int, int]:
+        """Where a row group begins and ends."""
+        return int(self.ends[group]), int(self.ends[group + 1])
 
 
 class Reader:
@@ -205,7 +211,7 @@ class Reader:
             hint="Restore it or rebuild the state.",
         )
 
-    @property
+    @cached_property
     def bounds(self) -> np.ndarray:
         """The smallest and largest value of the first column in each row group."""
         return self._footer.bounds
@@ -232,9 +238,7 @@ class Reader:
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
-        spans = self._footer.spans
-        ends = np.cumsum([spans[group][1] - spans[group][0] for group in groups])
-        turns = ends // SIZES.portion
+        turns = np.cumsum(np.diff(self._footer.ends)[groups]) // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
@@ -243,7 +247,7 @@ class Reader:
 
         def read() -> pa.Table:
             self._fetch(wanted)
-            self._content.hold({self._footer.spans[group][0]: self._latest[group] for group in wanted})
+            self._content.hold({self._footer.span(group)[0]: self._latest[group] for group in wanted})
             return self._parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
 
         return self._recalled((tuple(wanted), tuple(columns)), read, lambda table: table.nbytes)
@@ -256,11 +260,11 @@ class Reader:
         """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
         kept = {group: self._latest[group] for group in groups if group in self._latest}
         runs = list(_runs([group for group in groups if group not in kept]))
-        spans = self._footer.spans
-        for run, part in zip(runs, self._parts([(spans[run[0]][0], spans[run[-1]][1]) for run in runs]), strict=True):
-            first = spans[run[0]][0]
+        span = self._footer.span
+        for run, part in zip(runs, self._parts([(span(run[0])[0], span(run[-1])[1]) for run in runs]), strict=True):
+            first = span(run[0])[0]
             for group in run:
-                start, end = spans[group]
+                start, end = span(group)
                 kept[group] = part[start - first : end - first]
                 if zlib.crc32(kept[group]) != self._footer.checksums[group]:
                     raise self._damaged(f"its row group {group} was altered")
@@ -293,17 +297,19 @@ class _Parts(io.RawIOBase):
     """A file of which only some parts are present, by their offsets."""
 
     def __init__(self, size: int) -> None:
-        self._parts: dict[int, bytes] = {}
+        self._parts: dict[int, memoryview] = {}
         self._starts: list[int] = []
         self._size, self._place = size, 0
 
     def hold(self, parts: dict[int, bytes]) -> None:
         """Have these parts from now on."""
-        self._parts, self._starts = parts, sorted(parts)
+        self._parts, self._starts = {start: memoryview(part) for start, part in parts.items()}, sorted(parts)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        return self._place
+        if whence != io.SEEK_SET:
+            offset += self._place if whence == io.SEEK_CUR else self._size
+        self._place = offset
+        return offset
 
     def tell(self) -> int:
         return self._place
@@ -314,7 +320,7 @@ class _Parts(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def read(self, length: int = -1) -> bytes:
+    def read(self, length: int = -1) -> memoryview:  # Arrow takes any buffer, uncopied
         start = self._starts[bisect_right(self._starts, self._place) - 1]
         first = self._place - start
         found = self._parts[start][first : None if length < 0 else first + length]
