@@ -22,6 +22,7 @@ from dc_engine.constraints.model import (
 )
 from dc_engine.detection.bodies import BodyPlan, plan_body
 from dc_engine.detection.comparable import Family, check_constant, common_family, family
+from dc_engine.detection.order import order_within
 from dc_engine.errors import SchemaError
 
 
@@ -206,8 +207,9 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
         pairs_of_key = list(zip(t_key, s_key, strict=True)) or [(name, name) for name in columns]
         families = tuple(_pair_family(left, right, schema) for left, right in pairs_of_key)
         constraints = tuple(one for one, _ in pairs)
+        bodies = [body for one in constraints for body in one.bodies]
         t_index, s_index = (
-            IndexPlan.on(key, families, columns, _order_within(constraints, side, schema) if key else None)
+            IndexPlan.on(key, families, columns, order_within(bodies, side, schema) if key else None)
             if rows == 2
             else None
             for key, side in ((t_key, "t"), (s_key, "s" if t_key != s_key else "t"))
@@ -271,17 +273,6 @@ def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, 
     if same or not shared:
         return same, same
     return tuple(left for left, _ in shared), tuple(right for _, right in shared)
-
-
-def _order_within(
-    constraints: Iterable[ConstraintPlan], side: str, schema: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """The column that orders entries as t or as s within a hash, with its family: the first of the inequalities."""
-    for one in (one for constraint in constraints for body in constraint.bodies for one in body.inequalities):
-        column = one.left if side == "t" else one.right
-        known = family(schema[column]) or ""
-        return (column, known) if known in set(Family) else None
-    return None
 
 
 def _pair_family(left: str, right: str, schema: Mapping[str, str]) -> str:
