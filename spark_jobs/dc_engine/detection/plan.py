@@ -25,6 +25,8 @@ from dc_engine.detection.comparable import Family, check_constant, common_family
 from dc_engine.detection.order import order_within
 from dc_engine.errors import SchemaError
 
+Names = tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class ConstraintPlan:
@@ -58,12 +60,7 @@ class IndexPlan:
     """A column that orders the entries of one hash, and its family: for speed alone, nothing relies on it."""
 
     @staticmethod
-    def on(
-        key: tuple[str, ...],
-        families: tuple[str, ...],
-        columns: tuple[str, ...],
-        then_by: tuple[str, str] | None = None,
-    ) -> IndexPlan:
+    def on(key: Names, families: Names, columns: Names, then_by: tuple[str, str] | None = None) -> IndexPlan:
         """The index on these columns; its id is the same whichever constraints use it."""
         text = repr((key, tuple(map(str, families)), columns))
         return IndexPlan(key, families, columns, hashlib.sha256(text.encode()).hexdigest()[:16], then_by)
@@ -208,12 +205,10 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str]) -> Plan:
         families = tuple(_pair_family(left, right, schema) for left, right in pairs_of_key)
         constraints = tuple(one for one, _ in pairs)
         bodies = [body for one in constraints for body in one.bodies]
-        t_index, s_index = (
-            IndexPlan.on(key, families, columns, order_within(bodies, side, schema) if key else None)
-            if rows == 2
-            else None
-            for key, side in ((t_key, "t"), (s_key, "s" if t_key != s_key else "t"))
-        )
+        sides = ((t_key, "t"), (s_key, "s" if t_key != s_key else "t")) if rows == 2 else ()
+        orders = [order_within(bodies if key else (), side, schema) for key, side in sides]
+        indexes = [IndexPlan.on(key, families, columns, by) for (key, _), by in zip(sides, orders, strict=True)]
+        t_index, s_index = indexes or (None, None)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
     key = tuple(names[name.lower()] for name in constraint_set.key)
     if key:
