@@ -6,10 +6,14 @@ the same number, but a smaller one never has a larger number.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.detection.bodies import BodyPlan
 from dc_engine.detection.codes import comparable
+from dc_engine.detection.comparable import Family, family
 
 _PREFIX = 8
 """How many bytes of a text count."""
@@ -58,3 +62,12 @@ def _of_decimals(values: pa.Array) -> np.ndarray:
     fits = (above == top.view(np.int64)) & ((above == 0) | (above == -1))
     most = np.where(top.view(np.int64) < 0, np.int64(-(2**63)), np.int64(2**63 - 1))
     return np.where(fits, numbers, most)
+
+
+def order_within(bodies: Iterable[BodyPlan], side: str, schema: Mapping[str, str]) -> tuple[str, str] | None:
+    """The column that orders entries as t or as s within a hash, with its family: the first of the inequalities."""
+    for one in (one for body in bodies for one in body.inequalities):
+        column = one.left if side == "t" else one.right
+        known = family(schema[column]) or ""
+        return (column, known) if known in set(Family) else None
+    return None

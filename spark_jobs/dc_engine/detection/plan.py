@@ -22,7 +22,10 @@ from dc_engine.constraints.model import (
 )
 from dc_engine.detection.bodies import BodyPlan, plan_body
 from dc_engine.detection.comparable import Family, check_constant, common_family, family
+from dc_engine.detection.order import order_within
 from dc_engine.errors import SchemaError, capital
+
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,7 @@ class IndexPlan:
     """A column that orders the entries of one hash, and its family: for speed alone, nothing relies on it."""
 
     @staticmethod
-    def on(
-        key: tuple[str, ...],
-        families: tuple[str, ...],
-        columns: tuple[str, ...],
-        then_by: tuple[str, str] | None = None,
-    ) -> IndexPlan:
+    def on(key: Names, families: Names, columns: Names, then_by: tuple[str, str] | None = None) -> IndexPlan:
         """The index on these columns; its id is the same whichever constraints use it."""
         text = repr((key, tuple(map(str, families)), columns))
         return IndexPlan(key, families, columns, hashlib.sha256(text.encode()).hexdigest()[:16], then_by)
@@ -214,12 +212,11 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], also: It
         pairs_of_key = list(zip(t_key, s_key, strict=True)) or [(name, name) for name in columns]
         families = tuple(_pair_family(left, right, schema) for left, right in pairs_of_key)
         constraints = tuple(one for one, _ in pairs)
-        t_index, s_index = (
-            IndexPlan.on(key, families, columns, _order_within(constraints, side, schema) if key else None)
-            if rows == 2
-            else None
-            for key, side in ((t_key, "t"), (s_key, "s" if t_key != s_key else "t"))
-        )
+        bodies = [body for one in constraints for body in one.bodies]
+        sides = ((t_key, "t"), (s_key, "s" if t_key != s_key else "t")) if rows == 2 else ()
+        orders = [order_within(bodies if key else (), side, schema) for key, side in sides]
+        indexes = [IndexPlan.on(key, families, columns, by) for (key, _), by in zip(sides, orders, strict=True)]
+        t_index, s_index = indexes or (None, None)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
     key = tuple(names[name.lower()] for name in constraint_set.key)
     if key:
@@ -280,17 +277,6 @@ def _block_key(constraint: ConstraintPlan) -> tuple[tuple[str, ...], tuple[str, 
     if same or not shared:
         return same, same
     return tuple(left for left, _ in shared), tuple(right for _, right in shared)
-
-
-def _order_within(
-    constraints: Iterable[ConstraintPlan], side: str, schema: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """The column that orders entries as t or as s within a hash, with its family: the first of the inequalities."""
-    for one in (one for constraint in constraints for body in constraint.bodies for one in body.inequalities):
-        column = one.left if side == "t" else one.right
-        known = family(schema[column]) or ""
-        return (column, known) if known in set(Family) else None
-    return None
 
 
 def _pair_family(left: str, right: str, schema: Mapping[str, str]) -> str:
