@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dc_engine.discovery.patterns import Layout
 
-_DIRECT_BITS = 20
+if TYPE_CHECKING:
+    from dc_engine.kernels.pairs import Marks, Work
+
+TILE = 8_192
+"""Old rows that stay in the cache while all new ones are compared with them."""
+
+_DIRECT_BITS = 22
 """Patterns of up to so many bits have a table with a place for each."""
 _FIRST_TABLE = 1 << 14
+_HALF = 32
 _FEW_PAIRS = 4_000_000
 """So few are not worth a second thread."""
 
@@ -31,6 +39,11 @@ class Rows:
     def size(self) -> int:
         """How many there are."""
         return len(self.weights)
+
+    @property
+    def count_once(self) -> bool:
+        """Whether each of them stands for one row."""
+        return bool((self.weights == 1).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +69,69 @@ def _table(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 
 def scan(layout: Layout, new: Rows, old: Rows | None, threads: int | None = None) -> Counted:
-    """The patterns of all pairs of new rows with old ones, or (without old) of new rows with each other."""
+    """The patterns of all pairs of new rows with old ones, or (without old) of new rows with each other.
+
+    The pair that shows a pattern is the same whatever the number of threads.
+    """
     triangle, others = old is None, new if old is None else old
-    total = new.size * others.size
-    workers = 1 if total < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
-    shares = _shares(new.size, workers, triangle=triangle)
+    workers = 1 if new.size * others.size < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
+    shares = _shares(new.size, others.size, workers, triangle=triangle)
     count = _direct if _bits(layout) <= _DIRECT_BITS else _hashed
     with ThreadPoolExecutor(len(shares) or 1) as pool:
-        parts = list(pool.map(lambda share: count(layout, new, others, share, triangle), shares))
-    return merged(layout, parts)
+        parts = list(pool.map(lambda share: count(layout, new, others, share), shares))
+    return merged(layout, [_first_pairs(layout, parts, new.size)])
 
 
-def _shares(rows: int, workers: int, *, triangle: bool) -> list[tuple[int, int]]:
-    """Ranges of rows with about as many pairs each: of a triangle the first rows have most."""
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Ranges of new and of old rows."""
+
+    rows: tuple[int, int]
+    others: tuple[int, int]
+    triangle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The patterns of a share's pairs, how often they occur, and the number of the first pair that has each."""
+
+    patterns: np.ndarray
+    pairs: np.ndarray
+    visits: np.ndarray
+
+
+def _shares(rows: int, others: int, workers: int, *, triangle: bool) -> list[_Share]:
+    """Ranges with about as many pairs each; of a triangle the first rows have most."""
     parts = np.linspace(0, 1, workers + 1)
+    if not triangle and others > rows:
+        inner = np.round(others * parts[1:-1] / TILE).astype(int) * TILE
+        edges = np.unique([0, *inner, others]).tolist()
+        return [_Share((0, rows), share, False) for share in pairwise(edges)]
     edges = np.unique(np.round(rows * (1 - np.sqrt(1 - parts) if triangle else parts)).astype(int)).tolist()
-    return list(pairwise(edges))
+    return [_Share(share, (share[0] if triangle else 0, others), triangle) for share in pairwise(edges)]
+
+
+def _works(share: _Share, rows: int) -> Iterator[Work]:
+    """The tiles of a share. Pairs are numbered tile by tile, in a tile row by row."""
+    from dc_engine.kernels.pairs import Work
+
+    for start in range(share.others[0] // TILE * TILE, share.others[1], TILE):
+        first, end = max(start, share.others[0]), min(start + TILE, share.others[1])
+        last = min(share.rows[1], end) if share.triangle else share.rows[1]
+        yield Work(share.rows[0], last, first, end, share.triangle, start * rows + first - start, TILE)
+
+
+def _first_pairs(layout: Layout, parts: Sequence[_Part], rows: int) -> Counted:
+    """All parts together, each with the pairs whose numbers it has."""
+    patterns = np.concatenate([np.zeros((0, layout.words), np.uint64), *(one.patterns for one in parts)])
+    none = np.zeros(0, np.int64)
+    pairs, visits = (np.concatenate([none, *(getattr(one, name) for one in parts)]) for name in ("pairs", "visits"))
+    order = np.lexsort((visits, *patterns.T[::-1]))
+    patterns, pairs, visits = patterns[order], pairs[order], visits[order]
+    first = _changes(patterns)
+    sums = np.add.reduceat(pairs, first) if len(first) else pairs
+    tile, place = np.divmod(visits[first], max(rows, 1) * TILE)
+    return Counted(patterns[first], sums, place // TILE, tile * TILE + place % TILE)
 
 
 def _bits(layout: Layout) -> int:
@@ -80,66 +140,87 @@ def _bits(layout: Layout) -> int:
     return max((1 + max(slot.shift + slot.ordered, slot.null or 0) for slot in layout.slots), default=0)
 
 
-def _facts(layout: Layout, dtype: type[np.uint32] | type[np.uint64]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each term whether it is ordered, and where its bits are; 0 stands for no bit for NULL."""
-    ordered = np.array([slot.ordered for slot in layout.slots], bool)
-    shift: np.ndarray = np.array([slot.shift for slot in layout.slots], dtype)
-    return ordered, shift, np.array([slot.null or 0 for slot in layout.slots], dtype)
+def _marks(layout: Layout) -> Marks:
+    """Where the bits of each term are, by halves of words."""
+    from dc_engine.kernels.pairs import Marks
+
+    lines = []
+    for place, slot in enumerate(layout.slots):
+        base = slot.word * 64
+        bits = (base + slot.shift, base + slot.shift + 1 if slot.ordered else None, slot.null and base + slot.null)
+        for half in sorted({one // _HALF for one in bits if one is not None}):
+            marks = [1 << one % _HALF if one is not None and one // _HALF == half else 0 for one in bits]
+            lines.append((place, half, slot.ordered, *marks))
+    columns = list(zip(*lines, strict=True)) or [()] * 6
+    kinds = (np.int64, np.int64, np.bool_, np.uint32, np.uint32, np.uint32)
+    return Marks(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
-def _direct(layout: Layout, new: Rows, old: Rows, share: tuple[int, int], triangle: bool) -> Counted:
-    from dc_engine.kernels.pairs import BLOCK, count_direct
+def _direct(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
+    from dc_engine.kernels.pairs import BLOCK, count_direct, weigh_direct
 
     size = 1 << _bits(layout)
-    counts, pairs = np.zeros(size, np.int64), np.full((size, 2), -1, np.int64)
-    facts = _facts(layout, np.uint32)
-    bits = np.zeros(BLOCK, np.uint32)
-    count_direct(new.left, old.right, new.weights, old.weights, *facts, share, triangle, bits, counts, pairs)
-    found = np.flatnonzero(pairs[:, 0] >= 0)
-    return Counted(found.astype(np.uint64)[:, None], counts[found], pairs[found, 0], pairs[found, 1])
+    marks, bits = _marks(layout), np.zeros((1, BLOCK), np.uint32)
+    small, counts, visits = np.zeros(size, np.uint8), np.zeros(size, np.int64), np.full(size, -1, np.int64)
+    once = new.count_once and old.count_once
+    for work in _works(share, new.size):
+        if once:
+            count_direct(new.left, old.right, marks, work, bits, small, counts, visits)
+        else:
+            weigh_direct(new.left, old.right, new.weights, old.weights, marks, work, bits, counts, visits)
+    found = np.flatnonzero(visits >= 0)
+    pairs = counts[found]
+    if once:
+        least = small[found].astype(np.int64)
+        pairs += np.where(least == 0, 256, least)
+    return _Part(found.astype(np.uint64)[:, None], pairs, visits[found])
 
 
-def _hashed(layout: Layout, new: Rows, old: Rows, share: tuple[int, int], triangle: bool) -> Counted:
+def _hashed(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
     from dc_engine.kernels.pairs import BLOCK, count_hashed
 
-    ordered, shift, null_shift = _facts(layout, np.uint64)
-    word_of = np.array([slot.word for slot in layout.slots], np.int64)
-    bits = np.zeros((layout.words, BLOCK), np.uint64)
-    codes = (new.left, old.right, new.weights, old.weights, ordered, word_of, shift, null_shift)
-    table = _Table.of(_FIRST_TABLE, layout.words)
-    row, start, used = share[0], 0, 0
-    while row < share[1]:
-        used, row, start = count_hashed(
-            *codes, row, start, share[1], triangle, bits, table.keys, table.counts, table.pairs, used
-        )
-        if row < share[1]:
-            table = table.larger()
-    return table.counted()
+    halves = -(-_bits(layout) // _HALF)
+    marks, bits, slots = _marks(layout), np.zeros((halves, BLOCK), np.uint32), np.zeros(BLOCK, np.uint32)
+    table, used = _Table.of(_FIRST_TABLE, halves), 0
+    for work in _works(share, new.size):
+        row, start = work.first, work.start
+        while row < work.last:
+            used, row, start = count_hashed(
+                new.left, old.right, new.weights, old.weights, marks, work, row, start, bits, slots, *table, used
+            )
+            if 2 * used > len(table.visits):
+                table = table.larger()
+    return table.part(layout.words)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A hash table of patterns: a place is used when it has a pair."""
+class _Table(NamedTuple):
+    """A hash table of patterns: a slot is used when it has a pair. Its lines have the lower half of the count."""
 
-    keys: np.ndarray
+    lines: np.ndarray
     counts: np.ndarray
-    pairs: np.ndarray
+    visits: np.ndarray
 
     @staticmethod
-    def of(size: int, words: int) -> _Table:
-        return _Table(np.zeros((size, words), np.uint64), np.zeros(size, np.int64), np.full((size, 2), -1, np.int64))
+    def of(size: int, halves: int) -> _Table:
+        lines = np.zeros((size, halves + 1), np.uint32)
+        return _Table(lines, np.zeros(size, np.int64), np.full(size, -1, np.int64))
 
     def larger(self) -> _Table:
         """The same in a table of four times the size."""
         from dc_engine.kernels.pairs import moved
 
-        table = _Table.of(4 * len(self.keys), self.keys.shape[1])
-        moved(self.keys, self.counts, self.pairs, table.keys, table.counts, table.pairs)
+        table = _Table.of(4 * len(self.lines), self.lines.shape[1] - 1)
+        moved(*self, *table)
         return table
 
-    def counted(self) -> Counted:
-        used = np.flatnonzero(self.pairs[:, 0] >= 0)
-        return Counted(self.keys[used], self.counts[used], self.pairs[used, 0], self.pairs[used, 1])
+    def part(self, words: int) -> _Part:
+        used = np.flatnonzero(self.visits >= 0)
+        lines = self.lines[used].astype(np.uint64)
+        patterns = np.zeros((len(used), words), np.uint64)
+        for half in range(lines.shape[1] - 1):
+            patterns[:, half // 2] |= lines[:, half] << np.uint64(_HALF * (half % 2))
+        pairs = (self.counts[used] << _HALF) + lines[:, -1].astype(np.int64)
+        return _Part(patterns, pairs, self.visits[used])
 
 
 def merged(layout: Layout, parts: Sequence[Counted]) -> Counted:
@@ -153,6 +234,13 @@ def merged(layout: Layout, parts: Sequence[Counted]) -> Counted:
     t, s = np.where(turned, s, t), np.where(turned, t, s)
     order = np.lexsort((s, t, *kept.T[::-1]))
     kept, pairs, t, s = kept[order], pairs[order], t[order], s[order]
-    first = np.flatnonzero(np.concatenate([[True], (kept[1:] != kept[:-1]).any(axis=1)])) if len(kept) else order
+    first = _changes(kept)
     sums = np.add.reduceat(pairs, first) if len(first) else pairs
     return Counted(kept[first], sums, t[first], s[first])
+
+
+def _changes(rows: np.ndarray) -> np.ndarray:
+    """Where sorted rows differ from the one before."""
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))

@@ -1,149 +1,220 @@
 """The patterns of many pairs of rows: how often each occurs, and the first pair that shows it.
 
-Codes are compared block by block, all terms of a block of rows before the next, so that they stay in the cache and the
-compiler can use vector instructions. Slices are taken before the loops: indexing into the whole table inside of them
-would prevent that.
+A tile of the old rows stays in the cache while all new rows are compared with it, a block of it at a time and all terms
+of a block before the next, so that the compiler can use vector instructions. Slices are taken before the loops:
+indexing into the whole table inside of them would prevent that. Patterns are made of halves of words, 32 bits each,
+because codes have 32 bits too.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 BLOCK = 2_048
-"""Rows that are compared with one row at a time."""
+"""Old rows that are compared with one row at a time."""
+_MIX, _STIR = np.uint32(0x9E3779B1), np.uint32(0x85EBCA77)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _compare(bits, code, others, ordered, one, shift, null_shift):  # type: ignore[no-untyped-def]
-    """Add the bits of one term to those of a block of pairs: a row's code against the codes of others."""
-    if ordered:
-        for place in range(others.size):
-            value = others[place]
-            bits[place] |= (one & (code <= value)) << shift | (one & (code >= value)) << (shift + one)
-    else:
-        for place in range(others.size):
-            bits[place] |= (one & (code == others[place])) << shift
-    if null_shift > 0:
-        if code < 0:
-            for place in range(others.size):
-                bits[place] |= one << null_shift
-        else:
-            for place in range(others.size):
-                bits[place] |= (one & (others[place] < 0)) << null_shift
+class Marks(NamedTuple):
+    """What a term adds to a half of the pattern; a term whose bits lie in two halves is here twice.
+
+    ``low`` is added where the new row's code is not greater (or, in an unordered term, equal), ``high`` where it is
+    not less, ``null`` where one of the two is NULL.
+    """
+
+    term: np.ndarray
+    half: np.ndarray
+    ordered: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    null: np.ndarray
+
+
+class Work(NamedTuple):
+    """New rows (first, last) to be compared with a tile of old ones, and how many pairs there are before them.
+
+    ``visit`` numbers the pairs in the order in which they are compared, so that the first does not depend on how the
+    work is shared out: a row's first pair with the tile has the number ``visit + row * step``.
+    """
+
+    first: int
+    last: int
+    start: int
+    end: int
+    triangle: bool
+    visit: int
+    step: int
 
 
 @njit(cache=True, nogil=True)
-def count_direct(  # type: ignore[no-untyped-def]
-    new, old, weights, other_weights, ordered, shift, null_shift, rows, triangle, bits, counts, pairs
-):
-    """Patterns of so few bits that each has a place in a table: those of the rows in ``rows`` with all others.
+def _order(bits, code, others, low, high):  # type: ignore[no-untyped-def]
+    none = low ^ low
+    for place in range(others.size):
+        value = others[place]
+        bits[place] |= (low if code <= value else none) | (high if code >= value else none)
 
-    ``new`` and ``old`` have the codes of each term. With ``triangle`` they are the same rows, and each is compared with
-    those after it. ``pairs`` gets the first pair of each pattern and has -1 until there is one.
+
+@njit(cache=True, nogil=True)
+def _equality(bits, code, others, mark):  # type: ignore[no-untyped-def]
+    none = mark ^ mark
+    for place in range(others.size):
+        bits[place] |= mark if code == others[place] else none
+
+
+@njit(cache=True, nogil=True)
+def _nulls(bits, others, mark):  # type: ignore[no-untyped-def]
+    none = mark ^ mark
+    for place in range(others.size):
+        bits[place] |= mark if others[place] < 0 else none
+
+
+@njit(cache=True, nogil=True)
+def _compare(bits, new, row, old, start, end, marks):  # type: ignore[no-untyped-def]
+    """The patterns of a row with each of the old rows from start to end, half by half."""
+    bits[:, : end - start] = 0
+    for entry in range(marks.term.size):
+        term, null = marks.term[entry], marks.null[entry]
+        code = new[term, row]
+        others = old[term, start:end]
+        block = bits[marks.half[entry], : end - start]
+        if marks.ordered[entry]:
+            _order(block, code, others, marks.low[entry], marks.high[entry])
+        else:
+            _equality(block, code, others, marks.low[entry])
+        if null and code < 0:
+            block |= null
+        elif null:
+            _nulls(block, others, null)
+
+
+@njit(cache=True, nogil=True)
+def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: ignore[no-untyped-def]
+    """Patterns of so few bits that each has a place in a table; every pair counts once.
+
+    ``visits`` gets the number of the first pair of each pattern and has -1 until there is one. Counters have one byte,
+    so that most of them fit the cache. One that is 0 again has counted 256 pairs; those are added to ``counts`` when
+    the pattern comes next.
     """
-    one = shift.dtype.type(1)
-    for row in range(rows[0], rows[1]):
-        start = row + 1 if triangle else 0
-        while start < old.shape[1]:
-            end = min(start + BLOCK, old.shape[1])
-            block = bits[: end - start]
-            block[:] = 0
-            for term in range(new.shape[0]):
-                others = old[term, start:end]
-                _compare(block, new[term, row], others, ordered[term], one, shift[term], null_shift[term])
-            weight = weights[row]
+    for row in range(work.first, work.last):
+        start = max(work.start, row + 1) if work.triangle else work.start
+        while start < work.end:
+            end = min(start + BLOCK, work.end)
+            _compare(bits, new, row, old, start, end, marks)
+            visit = work.visit + row * work.step + start - work.start
+            block = bits[0, : end - start]
             for place in range(block.size):
                 pattern = block[place]
-                if pairs[pattern, 0] < 0:
-                    pairs[pattern, 0] = row
-                    pairs[pattern, 1] = start + place
-                counts[pattern] += weight * other_weights[start + place]
+                count = small[pattern]
+                if count == 0:
+                    if visits[pattern] < 0:
+                        visits[pattern] = visit + place
+                    else:
+                        counts[pattern] += 256
+                small[pattern] = np.uint8(count + 1)
             start = end
+
+
+@njit(cache=True, nogil=True)
+def weigh_direct(  # type: ignore[no-untyped-def]
+    new, old, weights, other_weights, marks, work, bits, counts, visits
+):
+    """The same where rows stand for several: a pair counts as often as there are pairs of those."""
+    for row in range(work.first, work.last):
+        start = max(work.start, row + 1) if work.triangle else work.start
+        while start < work.end:
+            end = min(start + BLOCK, work.end)
+            _compare(bits, new, row, old, start, end, marks)
+            visit = work.visit + row * work.step + start - work.start
+            block, others, weight = bits[0, : end - start], other_weights[start:end], weights[row]
+            for place in range(block.size):
+                pattern = block[place]
+                count = counts[pattern]
+                if count == 0:
+                    visits[pattern] = visit + place
+                counts[pattern] = count + weight * others[place]
+            start = end
+
+
+@njit(cache=True, nogil=True)
+def _slots(bits, width, slots):  # type: ignore[no-untyped-def]
+    """Where the search for each pattern of a block begins, before it is cut to the size of the table."""
+    mixed = slots[:width]
+    mixed[:] = 0
+    for half in range(bits.shape[0]):
+        block = bits[half, :width]
+        for place in range(width):
+            one = (mixed[place] ^ block[place]) * _MIX
+            mixed[place] = (one ^ (one >> np.uint32(15))) * _STIR
+    for place in range(width):
+        mixed[place] ^= mixed[place] >> np.uint32(13)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _find(table, visits, bits, place, slot):  # type: ignore[no-untyped-def]
+    """The slot of a pattern, or the free one where it belongs; patterns are compared, not only their hashes."""
+    halves = bits.shape[0]
+    last = np.uint32(table.shape[0] - 1)
+    slot &= last
+    while True:
+        same = table[slot, 0] == bits[0, place]
+        for half in range(1, halves):
+            same &= table[slot, half] == bits[half, place]
+        if same or (table[slot, halves] == 0 and visits[slot] < 0):
+            return slot
+        slot = (slot + np.uint32(1)) & last
 
 
 @njit(cache=True, nogil=True)
 def count_hashed(  # type: ignore[no-untyped-def]
-    new,
-    old,
-    weights,
-    other_weights,
-    ordered,
-    word_of,
-    shift,
-    null_shift,
-    row,
-    start,
-    last,
-    triangle,
-    bits,
-    keys,
-    counts,
-    pairs,
-    used,
+    new, old, weights, other_weights, marks, work, row, start, bits, slots, table, counts, visits, used
 ):
-    """The same for patterns of any number of words, in a hash table; patterns are compared by their words.
+    """Patterns of any number of halves, in a hash table whose lines are a pattern and the lower half of its count.
 
-    It begins with a row and the place of the first other one, and stops when the table is half full: returned are how
-    many places are used, and where to go on.
+    It begins with a row and the place of the first old one, and stops when the table is half full: returned are how
+    many slots are used, and where to go on. The upper half of a count is in ``counts``.
     """
-    one = np.uint64(1)
-    last_slot = np.uint64(keys.shape[0] - 1)
-    while row < last:
-        if triangle and start <= row:
+    halves = bits.shape[0]
+    while row < work.last:
+        if work.triangle and start <= row:
             start = row + 1
-        while start < old.shape[1]:
-            if 2 * used > keys.shape[0]:
+        while start < work.end:
+            if 2 * used > table.shape[0]:
                 return used, row, start
-            end = min(start + BLOCK, old.shape[1])
-            width = end - start
-            for word in range(bits.shape[0]):
-                bits[word, :width] = 0
-            for term in range(new.shape[0]):
-                block = bits[word_of[term], :width]
-                others = old[term, start:end]
-                _compare(block, new[term, row], others, ordered[term], one, shift[term], null_shift[term])
-            weight = weights[row]
-            for place in range(width):
-                slot = np.uint64(0)
-                for word in range(bits.shape[0]):
-                    slot = (slot ^ bits[word, place]) * np.uint64(0x9E3779B97F4A7C15)
-                    slot ^= slot >> np.uint64(32)
-                slot &= last_slot
-                while pairs[slot, 0] >= 0:
-                    same = True
-                    for word in range(bits.shape[0]):
-                        same &= keys[slot, word] == bits[word, place]
-                    if same:
-                        break
-                    slot = (slot + one) & last_slot
-                if pairs[slot, 0] < 0:
-                    for word in range(bits.shape[0]):
-                        keys[slot, word] = bits[word, place]
-                    pairs[slot, 0] = row
-                    pairs[slot, 1] = start + place
+            end = min(start + BLOCK, work.end)
+            _compare(bits, new, row, old, start, end, marks)
+            _slots(bits, end - start, slots)
+            visit = work.visit + row * work.step + start - work.start
+            others, weight = other_weights[start:end], weights[row]
+            for place in range(end - start):
+                slot = _find(table, visits, bits, place, slots[place])
+                if table[slot, halves] == 0 and visits[slot] < 0:
+                    visits[slot] = visit + place
                     used += 1
-                counts[slot] += weight * other_weights[start + place]
+                    for half in range(halves):
+                        table[slot, half] = bits[half, place]
+                count = np.int64(table[slot, halves]) + weight * others[place]
+                table[slot, halves] = np.uint32(count & 0xFFFFFFFF)
+                if count >> 32:
+                    counts[slot] += count >> 32
             start = end
         row += 1
-        start = 0
+        start = work.start
     return used, row, start
 
 
 @njit(cache=True, nogil=True)
-def moved(keys, counts, pairs, new_keys, new_counts, new_pairs):  # type: ignore[no-untyped-def]
+def moved(table, counts, visits, new_table, new_counts, new_visits):  # type: ignore[no-untyped-def]
     """Put all patterns of a hash table into a larger one."""
-    last_slot = np.uint64(new_keys.shape[0] - 1)
-    for place in range(keys.shape[0]):
-        if pairs[place, 0] < 0:
-            continue
-        slot = np.uint64(0)
-        for word in range(keys.shape[1]):
-            slot = (slot ^ keys[place, word]) * np.uint64(0x9E3779B97F4A7C15)
-            slot ^= slot >> np.uint64(32)
-        slot &= last_slot
-        while new_pairs[slot, 0] >= 0:
-            slot = (slot + np.uint64(1)) & last_slot
-        new_keys[slot] = keys[place]
-        new_counts[slot] = counts[place]
-        new_pairs[slot] = pairs[place]
+    bits = np.zeros((table.shape[1] - 1, 1), np.uint32)
+    slots = np.zeros(1, np.uint32)
+    for place in range(table.shape[0]):
+        if visits[place] >= 0:
+            bits[:, 0] = table[place, :-1]
+            _slots(bits, 1, slots)
+            slot = _find(new_table, new_visits, bits, 0, slots[0])
+            new_table[slot] = table[place]
+            new_counts[slot] = counts[place]
+            new_visits[slot] = visits[place]
