@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.searching import Limits, searched, task_of, whole_of
 
-_FIRST_ROOM = 4_096
-_MOST_NODES = 1 << 62
+_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Hitting:
-    """Minimal hitting sets, and whether they are all of them."""
+    """Minimal hitting sets, and whether they are all of them.
+
+    A search that was stopped has all that use up to ``complete_terms`` terms, and no others.
+    """
 
     sets: list[frozenset[int]] = field(default_factory=list)
     nodes: int = 0
     complete: bool = True
+    complete_terms: int | None = None
+    stopped: str = ""
+    """What stopped it: ``sets``, ``nodes`` or ``seconds``."""
 
 
 def problem_of(layout: Layout, patterns: np.ndarray) -> Problem:
@@ -38,7 +46,8 @@ def problem_of(layout: Layout, patterns: np.ndarray) -> Problem:
 
     With a NULL in the way no predicate on a term holds, so that every literal of the term hits.
     """
-    both = np.unique(np.concatenate([patterns, layout.mirrored(patterns)]), axis=0)
+    both = np.concatenate([patterns, layout.mirrored(patterns)])
+    both = both[first_of_each(both)]
     literals = layout.terms.literals
     points = np.zeros((len(both), len(literals)), bool)
     vital = np.zeros_like(points)
@@ -59,12 +68,8 @@ def problem_of(layout: Layout, patterns: np.ndarray) -> Problem:
 
 def deduplicated(problem: Problem) -> Problem:
     """The same problem with each point once."""
-    if not len(problem.points):
-        return problem
-    together = np.concatenate([problem.points, problem.vital], axis=1)
-    kept = np.unique(together, axis=0)
-    half = problem.points.shape[1]
-    return Problem(kept[:, :half], kept[:, half:], problem.term_of, problem.most_of)
+    kept = first_of_each(np.concatenate([packed(problem.points), packed(problem.vital)], axis=1))
+    return Problem(problem.points[kept], problem.vital[kept], problem.term_of, problem.most_of)
 
 
 def minimal_hitting_sets(
@@ -74,48 +79,41 @@ def minimal_hitting_sets(
     root: Iterable[int] = (),
     forbidden: Iterable[int] = (),
     most: int = 10_000_000,
-    max_nodes: int = _MOST_NODES,
+    max_nodes: int = _NO_LIMIT,
+    seconds: float | None = None,
+    threads: int | None = None,
 ) -> Hitting:
-    """All minimal hitting sets with all literals of ``root`` and none that is ``forbidden``."""
-    from dc_engine.kernels import hitting as kernel  # numba
+    """All minimal hitting sets with all literals of ``root`` and none that is ``forbidden``.
 
-    points, literals = problem.points, problem.points.shape[1]
-    first = np.array(sorted(root), np.int64)
+    When there are more than ``most`` sets, or ``max_nodes`` nodes or ``seconds`` do not do for all, the result has
+    those of 1, 2, 3 ... terms, as far as they could be completed.
+    """
+    points, first = problem.points, sorted(set(root))
     if not len(points):
-        return Hitting([] if len(first) else [frozenset()])
-    if not literals or not points.any(axis=1).all():
-        return Hitting()  # a point that nothing hits
-    allowed = np.ones(literals, bool)
-    allowed[[*first, *forbidden]] = False
-    terms = len(problem.most_of) if max_terms is None else max_terms
-    if terms == 0:
-        return Hitting()
-    packed = kernel.Problem(
-        _packed(points),
-        _packed(points.T),
-        _packed((problem.vital & points).T),
-        problem.term_of,
-        problem.most_of,
-        _packed(problem.term_of[None, :] == np.arange(len(problem.most_of))[:, None]),
-        min(terms, len(problem.most_of)),
-    )
-    room = min(most, _FIRST_ROOM)
-    while True:
-        found = np.zeros((room, packed.points.shape[1]), np.uint64)
-        number, nodes, stopped = kernel.search(packed, first, _packed(allowed[None, :])[0], found, max_nodes)
-        if not stopped or number < room or room >= most:
-            return Hitting(_unpacked(found[:number], literals), nodes, not stopped)
-        room = min(most, 16 * room)
+        return Hitting([] if first else [frozenset()])
+    terms = len(problem.most_of) if max_terms is None else min(max_terms, len(problem.most_of))
+    if not points.shape[1] or terms <= 0 or not points.any(axis=1).all():
+        return Hitting()  # no literal may be chosen, or there is a point that nothing hits
+    whole = whole_of(points, problem.vital, problem.term_of, problem.most_of, terms)
+    end = None if seconds is None else time.monotonic() + seconds
 
+    def attempt(limits: Limits, up_to: int) -> list[frozenset[int]]:
+        some = whole._replace(max_terms=up_to)
+        task = task_of(some, first, forbidden)
+        found = [] if task is None else searched(some, task, limits, threads)
+        return [] if limits.stopped else sets_of(np.asarray(found), points.shape[1])
 
-def _packed(bits: np.ndarray) -> np.ndarray:
-    """Rows of truth values as rows of words, the first value in the lowest bit."""
-    rows, width = bits.shape
-    padded = np.zeros((rows, -(-max(width, 1) // 64) * 64), bool)
-    padded[:, :width] = bits
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
-
-
-def _unpacked(words: np.ndarray, literals: int) -> list[frozenset[int]]:
-    bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :literals]
-    return [frozenset(np.flatnonzero(row).tolist()) for row in bits]
+    # At first a third of what may be spent goes into all of them: mostly it does, and costs nothing more.
+    limits = Limits(most, max_nodes // 3, None if seconds is None else time.monotonic() + seconds / 3)
+    sets = attempt(limits, terms)
+    if not limits.stopped:
+        return Hitting(sets, limits.nodes)
+    sets, done, stopped = [], 0, limits.stopped
+    while done < terms - (stopped == "sets"):
+        limits = Limits(most, max_nodes, end, nodes=limits.nodes)
+        more = attempt(limits, done + 1)
+        if limits.stopped:
+            stopped = limits.stopped
+            break
+        sets, done = more, done + 1
+    return Hitting(sets, limits.nodes) if done == terms else Hitting(sets, limits.nodes, False, done, stopped)

@@ -3,6 +3,8 @@
 A depth-first search in the manner of Murakami and Uno's MMCS. A node has the chosen literals, those that may still be
 chosen, the points that are not hit yet, and for each chosen literal the points that only it hits: once there is none,
 the literal is needless for good, and the node is given up. Points are rows of bits, and sets of points are too.
+
+A search begins at a root, some literals that are chosen already, with the points packed for it.
 """
 
 from __future__ import annotations
@@ -12,69 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dc_engine.kernels.packing import Part, Whole, lowest, pack, popcount
+
 _ONE = np.uint64(1)
 _TRIED = 16
 """So many points that are not hit are looked at, to branch on the one that leaves fewest choices."""
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _has(words: np.ndarray, bit: int) -> bool:
-    return (words[bit >> 6] >> np.uint64(bit & 63)) & _ONE != 0
-
-
-@njit(cache=True, nogil=True)
-def _popcount(word: np.uint64) -> int:
-    count = 0
-    while word:
-        word &= word - _ONE
-        count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _lowest(word: np.uint64) -> int:
-    return _popcount((word & (~word + _ONE)) - _ONE)
-
-
-@njit(cache=True, nogil=True)
-def _pick(uncovered: np.ndarray, points: np.ndarray, allowed: np.ndarray) -> tuple[int, int]:
-    """A point that is not hit, with few literals that may be chosen, and how many; -1 when all are hit."""
-    best, fewest, tried = -1, 1 << 60, 0
-    for word in range(uncovered.size):
-        left = uncovered[word]
-        while left:
-            point = (word << 6) + _lowest(left)
-            left &= left - _ONE
-            choices = 0
-            for one in range(allowed.size):
-                choices += _popcount(points[point, one] & allowed[one])
-            if choices < fewest:
-                best, fewest = point, choices
-            tried += 1
-            if fewest <= 1 or tried >= _TRIED:
-                return best, fewest
-    return best, fewest
-
-
-class Problem(NamedTuple):
-    """What is to be hit, and by what.
-
-    ``points[p]`` are the literals of a point, ``hit[v]`` the points of a literal. A literal is needed only where a
-    point of ``vital[v]`` is hit by no other one. ``term_of[v]`` is its term; of a term at most ``most_of[term]``
-    literals are chosen, all of which are in ``of_term[term]``; at most ``max_terms`` terms are used.
-    """
-
-    points: np.ndarray
-    hit: np.ndarray
-    vital: np.ndarray
-    term_of: np.ndarray
-    most_of: np.ndarray
-    of_term: np.ndarray
-    max_terms: int
-
-
 class Path(NamedTuple):
-    """The nodes from the first to the current one, by their depth."""
+    """The nodes from the root to the current one, by their depth."""
 
     chosen: np.ndarray
     allowed: np.ndarray
@@ -84,81 +32,159 @@ class Path(NamedTuple):
     """The literal by which the node below was made."""
     uncovered: np.ndarray
     critical: np.ndarray
+    own: np.ndarray
+    """The points of the root's literals."""
     used: np.ndarray
     """How many literals of each term are chosen."""
     terms: np.ndarray
+    state: np.ndarray
+    """Where the search is: the depth (-1 at the end), and whether the node is new."""
 
 
 @njit(cache=True, nogil=True)
-def search(
-    problem: Problem, root: np.ndarray, allowed: np.ndarray, found: np.ndarray, max_nodes: int
-) -> tuple[int, int, bool]:
-    """Write all minimal hitting sets that contain ``root`` and otherwise only allowed literals to ``found``.
-
-    Returns how many sets were found, how many nodes were looked at, and whether it stopped for want of room or nodes.
-    """
-    path = _first_node(problem, root.size, allowed)
-    level = 0
-    for literal in root:
-        if not _choose(problem, path, level, literal):
-            return 0, 0, False
-        level += 1
-    bottom, sets, nodes = level, 0, 0
-    entering = True
-    while level >= bottom:
-        if entering:
-            nodes += 1
-            if nodes > max_nodes:
-                return sets, nodes, True
-            if _branch(problem, path, level):
-                if sets == found.shape[0]:
-                    return sets, nodes, True
-                found[sets] = path.chosen[level]
-                sets += 1
-            entering = False
-        literal = _next(path.branch[level])
-        if literal >= 0:
-            if _choose(problem, path, level, literal):
-                level += 1
-                entering = True
-            continue
-        level -= 1
-        if level >= bottom:  # a literal whose branch is done may be chosen in the branches after it
-            done = path.last[level]
-            path.allowed[level, done >> 6] |= _ONE << np.uint64(done & 63)
-    return sets, nodes, False
-
-
-@njit(cache=True, nogil=True)
-def _first_node(problem: Problem, root: int, allowed: np.ndarray) -> Path:
-    """The node with nothing chosen, and room for all below it."""
-    literals, point_words = problem.hit.shape
-    depth, words = literals + 2, problem.points.shape[1]
-    levels = min(depth, max(problem.most_of.max() * problem.max_terms, root) + 2)
+def start(whole: Whole, part: Part, root: np.ndarray, allowed: np.ndarray) -> Path:
+    """The node of a root, and room for all below it."""
+    words, open_words = allowed.size, part.edges[1]
+    own_words, terms = part.edges[-1] - open_words, whole.most_of.size
+    free = 0
+    for word in range(words):
+        free += popcount(allowed[word])
+    levels = min(free, whole.most_of.max() * whole.max_terms, whole.most_of.sum()) + 2
     path = Path(
-        np.zeros((depth, words), np.uint64),
-        np.zeros((depth, words), np.uint64),
-        np.zeros((depth, words), np.uint64),
-        np.zeros(depth, np.int64),
-        np.zeros((depth, point_words), np.uint64),
-        np.zeros((levels, levels, point_words), np.uint64),
-        np.zeros((depth, problem.most_of.size), np.int64),
-        np.zeros(depth, np.int64),
+        np.zeros((levels, words), np.uint64),
+        np.zeros((levels, words), np.uint64),
+        np.zeros((levels, words), np.uint64),
+        np.zeros(levels, np.int64),
+        np.empty((levels, open_words), np.uint64),
+        np.empty((levels, levels, open_words), np.uint64),
+        np.empty((levels, own_words), np.uint64),
+        np.zeros((levels, terms), np.int64),
+        np.zeros(levels, np.int64),
+        np.array([0, 1]),
     )
-    for point in range(problem.points.shape[0]):
-        path.uncovered[0, point >> 6] |= _ONE << np.uint64(point & 63)
     path.allowed[0] = allowed
+    path.uncovered[0] = part.there[:open_words]
+    path.own[0] = part.there[open_words:]
+    for literal in root:
+        path.chosen[0, literal >> 6] |= _ONE << np.uint64(literal & 63)
+        path.terms[0] += path.used[0, whole.term_of[literal]] == 0
+        path.used[0, whole.term_of[literal]] += 1
+    if not part.alive:
+        path.state[0] = -1
     return path
 
 
 @njit(cache=True, nogil=True)
-def _branch(problem: Problem, path: Path, level: int) -> bool:
+def search(whole: Whole, part: Part, path: Path, found: np.ndarray, max_nodes: int) -> tuple[int, int]:
+    """Go on with a search: write the sets to ``found`` until it is full, or some nodes are done, or the search is.
+
+    Returns how many sets were found and how many nodes were looked at; ``path.state`` says where the search is.
+    """
+    level, entering = path.state[0], path.state[1]
+    sets, nodes = 0, 0
+    while level >= 0:
+        if entering:
+            if nodes == max_nodes or sets == found.shape[0]:
+                break
+            nodes += 1
+            entering = 0
+            if _branch(part, path, level):
+                found[sets] = path.chosen[level]
+                sets += 1
+        literal = _next(path.branch[level])
+        if literal >= 0:
+            if _choose(whole, part, path, level, literal):
+                level += 1
+                entering = 1
+            continue
+        level -= 1
+        if level >= 0:
+            _give_back(path, level)
+    path.state[0], path.state[1] = level, entering
+    return sets, nodes
+
+
+@njit(cache=True, nogil=True)
+def search_roots(  # type: ignore[no-untyped-def]
+    whole, roots, edges, allowed, first, found, max_nodes
+) -> tuple[int, int, int]:
+    """Search from many roots, one after the other: the numbers from ``edges[place]`` on are the literals of one.
+
+    Returns the place of the first root that is not done (it needs more nodes, or ``found`` is full), how many sets were
+    found below those before, and the nodes.
+    """
+    sets, nodes, place = 0, 0, first
+    while place < edges.size - 1:
+        root = roots[edges[place] : edges[place + 1]]
+        part = pack(whole, root, allowed[place])
+        path = start(whole, part, root, allowed[place])
+        more, looked = search(whole, part, path, found[sets:], max_nodes - nodes)
+        if path.state[0] >= 0:
+            break
+        sets += more
+        nodes += looked
+        place += 1
+    return place, sets, nodes
+
+
+@njit(cache=True, nogil=True)
+def split(whole: Whole, root: np.ndarray, allowed: np.ndarray, literals: np.ndarray, below: np.ndarray) -> int:
+    """Write the literals that lead from a root to the nodes below it, and what is allowed there.
+
+    Returns how many there are; -1 when the root itself is a hitting set.
+    """
+    part = pack(whole, root, allowed)
+    path = start(whole, part, root, allowed)
+    if path.state[0] < 0:
+        return 0
+    if _branch(part, path, 0):
+        return -1
+    number = 0
+    while True:
+        literal = _next(path.branch[0])
+        if literal < 0:
+            return number
+        if _choose(whole, part, path, 0, literal):
+            literals[number], below[number] = literal, path.allowed[1]
+            number += 1
+            _give_back(path, 0)
+
+
+@njit(cache=True, nogil=True)
+def _give_back(path: Path, level: int) -> None:
+    """A literal whose branch is done may be chosen in the branches after it."""
+    done = path.last[level]
+    path.allowed[level, done >> 6] |= _ONE << np.uint64(done & 63)
+
+
+@njit(cache=True, nogil=True)
+def _pick(uncovered: np.ndarray, points: np.ndarray, allowed: np.ndarray) -> tuple[int, int]:
+    """A point that is not hit, with few literals that may be chosen, and how many; -1 when all are hit."""
+    best, fewest, tried = -1, 1 << 60, 0
+    for word in range(uncovered.size):
+        left = uncovered[word]
+        while left:
+            point = (word << 6) + lowest(left)
+            left &= left - _ONE
+            choices = 0
+            for one in range(allowed.size):
+                choices += popcount(points[point, one] & allowed[one])
+            if choices < fewest:
+                best, fewest = point, choices
+            tried += 1
+            if fewest <= 1 or tried >= _TRIED:
+                return best, fewest
+    return best, fewest
+
+
+@njit(cache=True, nogil=True)
+def _branch(part: Part, path: Path, level: int) -> bool:
     """Choose the literals to try at a node: those of one point that is not hit. Whether all points are hit."""
-    point, choices = _pick(path.uncovered[level], problem.points, path.allowed[level])
+    point, choices = _pick(path.uncovered[level], part.points, path.allowed[level])
     path.branch[level] = 0
     if point >= 0 and choices:
-        for word in range(problem.points.shape[1]):
-            path.branch[level, word] = problem.points[point, word] & path.allowed[level, word]
+        for word in range(part.points.shape[1]):
+            path.branch[level, word] = part.points[point, word] & path.allowed[level, word]
             path.allowed[level, word] &= ~path.branch[level, word]
     return point < 0
 
@@ -168,58 +194,79 @@ def _next(branch: np.ndarray) -> int:
     """Take the next literal of a branch; -1 when there is none."""
     for word in range(branch.size):
         if branch[word]:
-            literal = (word << 6) + _lowest(branch[word])
+            literal = (word << 6) + lowest(branch[word])
             branch[word] &= branch[word] - _ONE
             return literal
     return -1
 
 
 @njit(cache=True, nogil=True)
-def _choose(problem: Problem, path: Path, level: int, literal: int) -> bool:
+def _choose(whole, part, path, level, literal):  # type: ignore[no-untyped-def]
     """Make the node below with one more literal; not when the literal, or one before it, would be needless."""
-    return _is_needed(problem, path, level, literal) and _add(problem, path, level, literal)
+    if not _is_needed(part, path, level, literal):
+        return False
+    _add(whole, path, level, literal)
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _is_needed(problem: Problem, path: Path, level: int, literal: int) -> bool:
-    """Whether each literal has a point of its own still; the points of the node below are written on the way."""
-    hit, critical = problem.hit, path.critical
-    for earlier in range(level):
-        left = np.uint64(0)
-        for word in range(hit.shape[1]):
-            rest = critical[level, earlier, word] & ~hit[literal, word]
-            critical[level + 1, earlier, word] = rest
-            left |= rest
-        if not left:
-            return False
+def _without(kept, points, hit):  # type: ignore[no-untyped-def]
+    """Write the points that a literal does not hit; whether there are any."""
     left = np.uint64(0)
-    for word in range(hit.shape[1]):
-        own = path.uncovered[level, word] & problem.vital[literal, word]
-        critical[level + 1, level, word] = own
-        left |= own
-        path.uncovered[level + 1, word] = path.uncovered[level, word] & ~hit[literal, word]
+    for word in range(kept.size):
+        rest = points[word] & ~hit[word]
+        kept[word] = rest
+        left |= rest
     return left != 0
 
 
 @njit(cache=True, nogil=True)
-def _add(problem: Problem, path: Path, level: int, literal: int) -> bool:
+def _both(kept, points, others):  # type: ignore[no-untyped-def]
+    left = np.uint64(0)
+    for word in range(kept.size):
+        rest = points[word] & others[word]
+        kept[word] = rest
+        left |= rest
+    return left != 0
+
+
+@njit(cache=True, nogil=True)
+def _is_needed(part, path, level, literal):  # type: ignore[no-untyped-def]
+    """Whether each literal has a point of its own still; the points of the node below are written on the way."""
+    below, edges = level + 1, part.edges
+    if not _both(path.critical[below, level], path.uncovered[level], part.vital[literal]):
+        return False
+    hit = part.hit[literal, : edges[1]]
+    for earlier in range(level):
+        if not _without(path.critical[below, earlier], path.critical[level, earlier], hit):
+            return False
+    for place in range(1, edges.size - 1):
+        first, last = edges[place] - edges[1], edges[place + 1] - edges[1]
+        mine = part.hit[literal, edges[place] : edges[place + 1]]
+        if not _without(path.own[below, first:last], path.own[level, first:last], mine):
+            return False
+    _without(path.uncovered[below], path.uncovered[level], hit)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _add(whole, path, level, literal):  # type: ignore[no-untyped-def]
     """Write what is chosen, and what may still be, at the node below."""
-    below, term = level + 1, problem.term_of[literal]
+    below, term = level + 1, whole.term_of[literal]
     path.chosen[below] = path.chosen[level]
     path.chosen[below, literal >> 6] |= _ONE << np.uint64(literal & 63)
     path.allowed[below] = path.allowed[level]
     path.used[below] = path.used[level]
     path.used[below, term] += 1
     path.terms[below] = path.terms[level] + (path.used[level, term] == 0)
-    if path.used[below, term] == problem.most_of[term]:
+    path.last[level] = literal
+    if path.used[below, term] == whole.most_of[term]:
         for word in range(path.allowed.shape[1]):
-            path.allowed[below, word] &= ~problem.of_term[term, word]
-    if path.terms[below] == problem.max_terms and path.terms[level] < problem.max_terms:
+            path.allowed[below, word] &= ~whole.of_term[term, word]
+    if path.terms[below] == whole.max_terms and path.terms[level] < whole.max_terms:
         for word in range(path.allowed.shape[1]):
             mine = np.uint64(0)
-            for one in range(problem.most_of.size):
+            for one in range(whole.most_of.size):
                 if path.used[below, one]:
-                    mine |= problem.of_term[one, word]
+                    mine |= whole.of_term[one, word]
             path.allowed[below, word] &= mine
-    path.last[level] = literal
-    return True

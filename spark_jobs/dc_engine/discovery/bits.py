@@ -1,0 +1,44 @@
+"""Rows of truth values as rows of words, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def packed(bits: np.ndarray) -> np.ndarray:
+    """Rows of truth values as rows of words, the first value in the lowest bit; at least one word a row."""
+    rows, width = bits.shape
+    padded = np.zeros((rows, -(-max(width, 1) // 64) * 64), bool)
+    padded[:, :width] = bits
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+def unpacked(words: np.ndarray, width: int) -> np.ndarray:
+    """The first truth values of rows of words."""
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, bitorder="little")
+    return bits[:, :width].astype(bool)
+
+
+def sets_of(words: np.ndarray, width: int) -> list[frozenset[int]]:
+    """The numbers of the bits that are set in each row."""
+    rows, columns = np.nonzero(unpacked(words, width))
+    edges = np.searchsorted(rows, np.arange(len(words) + 1)).tolist()
+    numbers = columns.tolist()
+    return [frozenset(numbers[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+
+
+def truth_of(sets: list[frozenset[int]], width: int) -> np.ndarray:
+    """Sets of numbers as rows of truth values."""
+    bits = np.zeros((len(sets), width), bool)
+    rows = np.repeat(np.arange(len(sets)), [len(one) for one in sets])
+    bits[rows, np.fromiter((number for one in sets for number in one), np.int64, len(rows))] = True
+    return bits
+
+
+def first_of_each(words: np.ndarray) -> np.ndarray:
+    """The places of distinct rows of words, in the order of the rows' values."""
+    if not len(words):
+        return np.zeros(0, np.int64)
+    order = np.lexsort(words.T[::-1])
+    ordered = words[order]
+    return order[np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])]

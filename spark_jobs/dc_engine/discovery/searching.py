@@ -1,0 +1,174 @@
+"""Runs the search for hitting sets: in threads, from one root or many, within limits."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dc_engine.discovery.bits import packed
+
+if TYPE_CHECKING:
+    from dc_engine.kernels.packing import Whole
+
+_ROOM = 4_096
+"""Sets that a search may find before they are collected."""
+_PATIENCE = 4_096
+"""Nodes after which a search looks at the clock."""
+_FEW_POINTS = 3_000
+"""With so few a search is done before a second thread would have helped."""
+_MANY = 64
+"""Roots that a thread takes at a time."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """How far searches may go, and how far they came; several threads report here."""
+
+    most: int
+    max_nodes: int
+    deadline: float | None = None
+    sets: int = 0
+    nodes: int = 0
+    stopped: str = ""
+    """The limit that was reached: ``sets``, ``nodes`` or ``seconds``."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def took(self, sets: int, nodes: int) -> bool:
+        """Note what was found, and how many nodes it took; whether to go on."""
+        with self.lock:
+            self.sets += sets
+            self.nodes += nodes
+            if self.sets > self.most:
+                self.stopped = "sets"
+            elif self.nodes > self.max_nodes:
+                self.stopped = "nodes"
+            elif self.deadline is not None and time.monotonic() > self.deadline:
+                self.stopped = "seconds"
+            return not self.stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Literals that are chosen, and (in bits) those that may join them."""
+
+    root: np.ndarray
+    allowed: np.ndarray
+
+
+def whole_of(points: np.ndarray, vital: np.ndarray, term_of: np.ndarray, most_of: np.ndarray, max_terms: int) -> Whole:
+    """A problem as the search needs it, from rows of truth values."""
+    from dc_engine.kernels.packing import Whole
+
+    vital = vital & points
+    return Whole(
+        packed(points),
+        packed(vital),
+        packed(points.T),
+        packed(vital.T),
+        term_of.astype(np.int64),
+        most_of.astype(np.int64),
+        packed(term_of[None, :] == np.arange(len(most_of))[:, None]),
+        max_terms,
+    )
+
+
+def task_of(whole: Whole, root: Sequence[int], forbidden: Iterable[int] = ()) -> Task | None:
+    """The search below a root, but for forbidden literals; nothing when the root is too large for any set."""
+    allowed = np.ones(len(whole.term_of), bool)
+    allowed[[*root, *forbidden]] = False
+    used = np.bincount(whole.term_of[list(root)], minlength=len(whole.most_of))
+    terms = int((used > 0).sum())
+    if terms > whole.max_terms or (used > whole.most_of).any():
+        return None
+    allowed &= (used < whole.most_of)[whole.term_of]
+    if terms == whole.max_terms:
+        allowed &= (used > 0)[whole.term_of]
+    return Task(np.array(root, np.int64), packed(allowed[None, :])[0])
+
+
+def searched(whole: Whole, task: Task, limits: Limits, threads: int | None = None) -> np.ndarray:
+    """All sets below one root, as rows of words; some of them when it was stopped."""
+    if len(whole.points) <= _FEW_POINTS or (workers := _workers(threads)) == 1:
+        return _joined(whole, _one(whole, task, limits))
+    with ThreadPoolExecutor(workers) as pool:
+        found, above = _split(whole, task)
+        steps = list(pool.map(lambda one: _split(whole, one), above))
+        tasks = [one for _, below in steps for one in below]
+        found += [one for some, _ in steps for one in some]
+        limits.took(sum(map(len, found)), 1 + len(above))
+        parts = list(pool.map(lambda one: _one(whole, one, limits), tasks))
+    return _joined(whole, [*found, *(one for part in parts for one in part)])
+
+
+def searched_all(whole: Whole, tasks: Sequence[Task], limits: Limits, threads: int | None = None) -> np.ndarray:
+    """All sets below many roots, each of which leaves little to search; some of them when it was stopped."""
+    batches = [tasks[first : first + _MANY] for first in range(0, len(tasks), _MANY)]
+    workers = min(_workers(threads), len(batches) or 1)
+    with ThreadPoolExecutor(workers) as pool:
+        parts = list(pool.map(lambda batch: _many(whole, batch, limits), batches))
+    return _joined(whole, [one for part in parts for one in part])
+
+
+def _workers(threads: int | None) -> int:
+    return threads or min(os.cpu_count() or 1, 8)
+
+
+def _joined(whole: Whole, parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros((0, whole.points.shape[1]), np.uint64), *parts])
+
+
+def _split(whole: Whole, task: Task) -> tuple[list[np.ndarray], list[Task]]:
+    """The searches one step below a root; or the root itself when it is a hitting set."""
+    from dc_engine.kernels.hitting import split
+
+    literals = np.zeros(len(whole.term_of), np.int64)
+    below = np.zeros((len(literals), whole.points.shape[1]), np.uint64)
+    number = split(whole, task.root, task.allowed, literals, below)
+    if number < 0:
+        chosen = np.zeros((1, len(literals)), bool)
+        chosen[0, task.root] = True
+        return [packed(chosen)], []
+    return [], [Task(np.append(task.root, literals[one]), below[one]) for one in range(number)]
+
+
+def _one(whole: Whole, task: Task, limits: Limits) -> list[np.ndarray]:
+    """The sets below one root."""
+    from dc_engine.kernels.hitting import search, start
+    from dc_engine.kernels.packing import pack
+
+    if limits.stopped:
+        return []
+    part = pack(whole, task.root, task.allowed)
+    path = start(whole, part, task.root, task.allowed)
+    found, parts, going = np.zeros((_ROOM, whole.points.shape[1]), np.uint64), [], True
+    while path.state[0] >= 0 and going:
+        sets, nodes = search(whole, part, path, found, _PATIENCE)
+        parts.append(found[:sets].copy())
+        going = limits.took(sets, nodes)
+    return parts
+
+
+def _many(whole: Whole, tasks: Sequence[Task], limits: Limits) -> list[np.ndarray]:
+    """The sets below several roots; one that leaves much to search is searched by itself."""
+    from dc_engine.kernels.hitting import search_roots
+
+    roots = np.concatenate([one.root for one in tasks])
+    edges = np.cumsum([0, *(len(one.root) for one in tasks)])
+    allowed = np.stack([one.allowed for one in tasks])
+    found, parts, place = np.zeros((_ROOM, whole.points.shape[1]), np.uint64), [], 0
+    while place < len(tasks) and not limits.stopped:
+        done, sets, nodes = search_roots(whole, roots, edges, allowed, place, found, _PATIENCE)
+        parts.append(found[:sets].copy())
+        limits.took(sets, nodes)
+        if done == place:
+            parts += _one(whole, tasks[done], limits)
+            done += 1
+        place = done
+    return parts

@@ -1,0 +1,177 @@
+"""What a few chosen literals leave of a problem of hitting sets: far fewer points, packed anew.
+
+A point that two of them hit matters no more. One that only one of them hits matters to that literal alone: while there
+is such a point, the literal is needed. Literals that can not be chosen any more are left out of the points, and points
+that are then the same are taken once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+_ONE = np.uint64(1)
+
+
+class Whole(NamedTuple):
+    """What is to be hit, and by what.
+
+    ``points[p]`` are the literals that hit a point, ``hit[v]`` the points of a literal. A literal is needed only where
+    a point of ``vital[v]`` is hit by no other one (``vital_points`` are the same by points). ``term_of[v]`` is its
+    term; of a term at most ``most_of[term]`` literals are chosen, all of which are in ``of_term[term]``; at most
+    ``max_terms`` terms are used.
+    """
+
+    points: np.ndarray
+    vital_points: np.ndarray
+    hit: np.ndarray
+    vital: np.ndarray
+    term_of: np.ndarray
+    most_of: np.ndarray
+    of_term: np.ndarray
+    max_terms: int
+
+
+class Part(NamedTuple):
+    """What a root leaves of it: points that are not hit, then for each literal of the root those that only it hits.
+
+    ``edges`` are the first words of these regions, and the end. ``hit`` has all points, ``points`` and ``vital`` only
+    those that are not hit; ``there`` has the bits that are points. Without ``alive`` no set is below the root.
+    """
+
+    points: np.ndarray
+    hit: np.ndarray
+    vital: np.ndarray
+    there: np.ndarray
+    edges: np.ndarray
+    alive: bool
+
+
+@njit(cache=True, nogil=True)
+def popcount(word: np.uint64) -> int:
+    """How many bits are set."""
+    count = 0
+    while word:
+        word &= word - _ONE
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def lowest(word: np.uint64) -> int:
+    """The place of the lowest bit that is set."""
+    return popcount((word & (~word + _ONE)) - _ONE)
+
+
+@njit(cache=True, nogil=True)
+def _regions(whole, root):  # type: ignore[no-untyped-def]
+    """The points that no literal of the root hits, and for each literal those that only it hits, as bits."""
+    words = whole.hit.shape[1]
+    regions = np.zeros((root.size + 1, words), np.uint64)
+    missed, twice = regions[0], np.zeros(words, np.uint64)
+    for literal in root:
+        mine = whole.hit[literal]
+        for word in range(words):
+            twice[word] |= missed[word] & mine[word]
+            missed[word] |= mine[word]
+    for place in range(root.size):
+        region, mine = regions[place + 1], whole.vital[root[place]]
+        for word in range(words):
+            region[word] = mine[word] & ~twice[word]
+    for word in range(words):
+        missed[word] = ~missed[word]
+    if words and whole.points.shape[0] & 63:
+        missed[words - 1] &= (_ONE << np.uint64(whole.points.shape[0] & 63)) - _ONE
+    return regions
+
+
+@njit(cache=True, nogil=True)
+def _hash(whole, point, allowed, with_vital):  # type: ignore[no-untyped-def]
+    mixed = np.uint64(0)
+    for word in range(allowed.size):
+        mixed = (mixed ^ (whole.points[point, word] & allowed[word])) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(32)
+        if with_vital:
+            mixed = (mixed ^ (whole.vital_points[point, word] & allowed[word])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+@njit(cache=True, nogil=True)
+def _same(whole, one, other, allowed, with_vital):  # type: ignore[no-untyped-def]
+    for word in range(allowed.size):
+        if (whole.points[one, word] ^ whole.points[other, word]) & allowed[word]:
+            return False
+        if with_vital and (whole.vital_points[one, word] ^ whole.vital_points[other, word]) & allowed[word]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _distinct(whole, region, allowed, with_vital, kept):  # type: ignore[no-untyped-def]
+    """Write the numbers of a region's points to ``kept``, of those that look the same the first. How many there are."""
+    count = 0
+    for word in range(region.size):
+        count += popcount(region[word])
+    size = 64
+    while size < 2 * count:
+        size *= 2
+    table = np.full(size, -1, np.int32)
+    last, number = np.uint64(size - 1), 0
+    for word in range(region.size):
+        left = region[word]
+        while left:
+            point = (word << 6) + lowest(left)
+            left &= left - _ONE
+            slot = _hash(whole, point, allowed, with_vital) & last
+            while table[slot] >= 0 and not _same(whole, table[slot], point, allowed, with_vital):
+                slot = (slot + _ONE) & last
+            if table[slot] < 0:
+                table[slot] = point
+                kept[number] = point
+                number += 1
+    return number
+
+
+@njit(cache=True, nogil=True)
+def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
+    """What is left of a problem when the literals of a root are chosen and only allowed ones may join them."""
+    regions = _regions(whole, root)
+    kept = np.empty((root.size + 1, whole.points.shape[0]), np.int32)
+    sizes, edges = np.zeros(root.size + 1, np.int64), np.zeros(root.size + 2, np.int64)
+    alive = True
+    for place in range(root.size + 1):
+        sizes[place] = _distinct(whole, regions[place], allowed, place == 0, kept[place])
+        edges[place + 1] = edges[place] + (sizes[place] + 63) // 64
+        if place and not sizes[place]:
+            alive = False
+    points = np.zeros((sizes[0], allowed.size), np.uint64)
+    hit = np.zeros((whole.hit.shape[0], edges[-1]), np.uint64)
+    vital = np.zeros((whole.hit.shape[0], edges[1]), np.uint64)
+    there = np.zeros(edges[-1], np.uint64)
+    part = Part(points, hit, vital, there, edges, alive)
+    for place in range(root.size + 1 if alive else 0):
+        for number in range(sizes[place]):
+            _put(whole, part, kept[place, number], (edges[place] << 6) + number, allowed)
+    return part
+
+
+@njit(cache=True, nogil=True)
+def _put(whole, part, point, place, allowed):  # type: ignore[no-untyped-def]
+    """Enter a point of the whole at a place of the part."""
+    bit, at = _ONE << np.uint64(place & 63), place >> 6
+    part.there[at] |= bit
+    for word in range(allowed.size):
+        left = whole.points[point, word] & allowed[word]
+        if at < part.edges[1]:
+            part.points[place, word] = left
+        while left:
+            part.hit[(word << 6) + lowest(left), at] |= bit
+            left &= left - _ONE
+        if at < part.edges[1]:
+            left = whole.vital_points[point, word] & allowed[word]
+            while left:
+                part.vital[(word << 6) + lowest(left), at] |= bit
+                left &= left - _ONE
