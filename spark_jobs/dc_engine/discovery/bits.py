@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 
 
@@ -24,10 +27,10 @@ def sets_of(words: np.ndarray, width: int) -> list[frozenset[int]]:
     rows, columns = np.nonzero(unpacked(words, width))
     edges = np.searchsorted(rows, np.arange(len(words) + 1)).tolist()
     numbers = columns.tolist()
-    return [frozenset(numbers[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+    return [frozenset(numbers[first:last]) for first, last in pairwise(edges)]
 
 
-def truth_of(sets: list[frozenset[int]], width: int) -> np.ndarray:
+def truth_of(sets: Sequence[frozenset[int]], width: int) -> np.ndarray:
     """Sets of numbers as rows of truth values."""
     bits = np.zeros((len(sets), width), bool)
     rows = np.repeat(np.arange(len(sets)), [len(one) for one in sets])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.searching import Limits, searched, task_of, whole_of
+from dc_engine.discovery.terms import Literal
 
 _NO_LIMIT = 1 << 62
 
@@ -24,6 +25,8 @@ class Problem:
     """Where a literal that hits a point does what no weaker literal of its term would."""
     term_of: np.ndarray
     most_of: np.ndarray
+    weaker: np.ndarray | None = None
+    """For each literal the one of its term that does part of what it does, or -1; without it there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,19 @@ def problem_of(layout: Layout, patterns: np.ndarray) -> Problem:
             if literals[number].vital != literals[number].excludes:
                 vital[:, number] &= ~null  # the weaker literal hits it too
     term_of = np.array([one.term for one in literals], np.int64)
-    return deduplicated(Problem(points, vital, term_of, np.array(layout.terms.most, np.int64)))
+    return deduplicated(Problem(points, vital, term_of, np.array(layout.terms.most, np.int64), _weaker(literals)))
+
+
+def _weaker(literals: Sequence[Literal]) -> np.ndarray:
+    """For each literal the number of the one that its vital outcomes leave, or -1."""
+    numbers = {(one.term, one.excludes): number for number, one in enumerate(literals)}
+    return np.array([numbers.get((one.term, one.excludes & ~one.vital), -1) for one in literals], np.int64)
 
 
 def deduplicated(problem: Problem) -> Problem:
     """The same problem with each point once."""
     kept = first_of_each(np.concatenate([packed(problem.points), packed(problem.vital)], axis=1))
-    return Problem(problem.points[kept], problem.vital[kept], problem.term_of, problem.most_of)
+    return replace(problem, points=problem.points[kept], vital=problem.vital[kept])
 
 
 def minimal_hitting_sets(
@@ -100,8 +109,10 @@ def minimal_hitting_sets(
     def attempt(limits: Limits, up_to: int) -> list[frozenset[int]]:
         some = whole._replace(max_terms=up_to)
         task = task_of(some, first, forbidden)
-        found = [] if task is None else searched(some, task, limits, threads)
-        return [] if limits.stopped else sets_of(np.asarray(found), points.shape[1])
+        if task is None:
+            return []
+        found = searched(some, task, limits, threads)
+        return [] if limits.stopped else sets_of(found, points.shape[1])
 
     # At first a third of what may be spent goes into all of them: mostly it does, and costs nothing more.
     limits = Limits(most, max_nodes // 3, None if seconds is None else time.monotonic() + seconds / 3)

@@ -79,18 +79,27 @@ def whole_of(points: np.ndarray, vital: np.ndarray, term_of: np.ndarray, most_of
     )
 
 
-def task_of(whole: Whole, root: Sequence[int], forbidden: Iterable[int] = ()) -> Task | None:
+def task_of(whole: Whole, root: Iterable[int], forbidden: Iterable[int] = ()) -> Task | None:
     """The search below a root, but for forbidden literals; nothing when the root is too large for any set."""
-    allowed = np.ones(len(whole.term_of), bool)
-    allowed[[*root, *forbidden]] = False
-    used = np.bincount(whole.term_of[list(root)], minlength=len(whole.most_of))
-    terms = int((used > 0).sum())
-    if terms > whole.max_terms or (used > whole.most_of).any():
-        return None
-    allowed &= (used < whole.most_of)[whole.term_of]
-    if terms == whole.max_terms:
-        allowed &= (used > 0)[whole.term_of]
-    return Task(np.array(root, np.int64), packed(allowed[None, :])[0])
+    chosen, banned = np.zeros((1, len(whole.term_of)), bool), np.zeros(len(whole.term_of), bool)
+    chosen[0, list(root)] = True
+    banned[list(forbidden)] = True
+    tasks = tasks_of(whole, chosen, banned)
+    return tasks[0] if tasks else None
+
+
+def tasks_of(whole: Whole, roots: np.ndarray, banned: np.ndarray | None = None) -> list[Task]:
+    """The searches below several roots, given as rows of truth values, but for those that are too large for any set."""
+    used = roots.astype(np.int64) @ (whole.term_of[:, None] == np.arange(len(whole.most_of)))
+    terms = (used > 0).sum(axis=1)
+    small = (terms <= whole.max_terms) & (used <= whole.most_of).all(axis=1)
+    roots, used, terms = roots[small], used[small], terms[small]
+    allowed = ~roots & (used < whole.most_of)[:, whole.term_of]
+    allowed &= (terms < whole.max_terms)[:, None] | (used > 0)[:, whole.term_of]
+    if banned is not None:
+        allowed &= ~banned
+    literals = np.split(np.nonzero(roots)[1], np.cumsum(roots.sum(axis=1))[:-1]) if len(roots) else []
+    return [Task(root, below) for root, below in zip(literals, packed(allowed), strict=True)]
 
 
 def searched(whole: Whole, task: Task, limits: Limits, threads: int | None = None) -> np.ndarray:
@@ -107,12 +116,14 @@ def searched(whole: Whole, task: Task, limits: Limits, threads: int | None = Non
     return _joined(whole, [*found, *(one for part in parts for one in part)])
 
 
-def searched_all(whole: Whole, tasks: Sequence[Task], limits: Limits, threads: int | None = None) -> np.ndarray:
-    """All sets below many roots, each of which leaves little to search; some of them when it was stopped."""
-    batches = [tasks[first : first + _MANY] for first in range(0, len(tasks), _MANY)]
+def searched_all(
+    whole: Whole, tasks: Sequence[Task], limits: Limits, threads: int | None = None, batch: int = _MANY
+) -> np.ndarray:
+    """All sets below many roots, some of them twice; not all when it was stopped. A thread takes a batch at a time."""
+    batches = [tasks[first : first + batch] for first in range(0, len(tasks), batch)]
     workers = min(_workers(threads), len(batches) or 1)
     with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(lambda batch: _many(whole, batch, limits), batches))
+        parts = list(pool.map(lambda some: _many(whole, some, limits), batches))
     return _joined(whole, [one for part in parts for one in part])
 
 
@@ -159,6 +170,8 @@ def _many(whole: Whole, tasks: Sequence[Task], limits: Limits) -> list[np.ndarra
     """The sets below several roots; one that leaves much to search is searched by itself."""
     from dc_engine.kernels.hitting import search_roots
 
+    if len(tasks) == 1:
+        return _one(whole, tasks[0], limits)
     roots = np.concatenate([one.root for one in tasks])
     edges = np.cumsum([0, *(len(one.root) for one in tasks)])
     allowed = np.stack([one.allowed for one in tasks])

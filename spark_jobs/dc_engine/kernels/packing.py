@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 
 _ONE = np.uint64(1)
+_HELD = 512
+"""A point is held against so many others at most, to see whether it contains one."""
 
 
 class Whole(NamedTuple):
@@ -135,6 +137,55 @@ def _distinct(whole, region, allowed, with_vital, kept):  # type: ignore[no-unty
     return number
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _contains(this, other, words):  # type: ignore[no-untyped-def]
+    """Whether a point contains another one, in which all that is vital to it and there is vital too."""
+    outside = np.uint64(0)
+    for word in range(words):
+        outside |= other[word] & ~this[word]
+        outside |= this[words + word] & other[word] & ~other[words + word]
+    return outside == 0
+
+
+@njit(cache=True, nogil=True)
+def _smallest(whole, kept, number, allowed):  # type: ignore[no-untyped-def]
+    """Leave out points that contain another: what hits the smaller one hits them, and is needed there if it is here.
+
+    Each is held against some of the smallest. Returns how many are left.
+    """
+    words = allowed.size
+    sizes = np.zeros(number, np.int64)
+    lines = np.empty((number, 2 * words), np.uint64)
+    for place in range(number):
+        for word in range(words):
+            lines[place, word] = whole.points[kept[place], word] & allowed[word]
+            lines[place, words + word] = whole.vital_points[kept[place], word] & allowed[word]
+            sizes[place] += popcount(lines[place, word])
+    order = np.argsort(sizes, kind="mergesort")
+    points, places, left = kept[:number].copy(), np.empty(number, np.int64), 0
+    smaller = 0  # so many of those that are kept are smaller than the current one
+    for place in range(number):
+        if place and sizes[order[place]] > sizes[order[place - 1]]:
+            smaller = min(left, _HELD)
+        this, contains = lines[order[place]], False
+        for other in range(smaller):
+            if _contains(this, lines[places[other]], words):
+                contains = True
+                break
+        if not contains:
+            kept[left], places[left] = points[order[place]], order[place]
+            left += 1
+    return left
+
+
+@njit(cache=True, nogil=True)
+def _is_open(whole, point, allowed):  # type: ignore[no-untyped-def]
+    left = np.uint64(0)
+    for word in range(allowed.size):
+        left |= whole.points[point, word] & allowed[word]
+    return left != 0
+
+
 @njit(cache=True, nogil=True)
 def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
     """What is left of a problem when the literals of a root are chosen and only allowed ones may join them."""
@@ -146,7 +197,13 @@ def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
         sizes[place] = _distinct(whole, regions[place], allowed, place == 0, kept[place])
         edges[place + 1] = edges[place] + (sizes[place] + 63) // 64
         if place and not sizes[place]:
-            alive = False
+            alive = False  # a literal of the root is needless
+    if not root.size:
+        sizes[0] = _smallest(whole, kept[0], sizes[0], allowed)
+        edges[1] = (sizes[0] + 63) // 64
+    for number in range(sizes[0]):
+        if not _is_open(whole, kept[0, number], allowed):
+            alive = False  # a point can not be hit
     points = np.zeros((sizes[0], allowed.size), np.uint64)
     hit = np.zeros((whole.hit.shape[0], edges[-1]), np.uint64)
     vital = np.zeros((whole.hit.shape[0], edges[1]), np.uint64)
