@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.constraints.model import Body, Column
-from dc_engine.discovery.classes import fds, raw_dcs, shown_dcs, uniques
+from dc_engine.discovery import classes
+from dc_engine.discovery.classes import fds, left_sides, raw_dcs, shown_dcs, uniques
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.terms import EQUALITY, INEQUALITIES, SIX, Term, Terms
 from tests.discovery.oracle import HOLDS, Rule, minimal_rules
@@ -141,3 +144,31 @@ def test_with_column_pairs_what_is_shown_implies_all_and_nothing_twice(table):
     for one in shown:
         assert not implies(nothing, one), "what holds in every table is not shown"
         assert not any(implies(other, one) for other in shown if other != one)
+
+
+@given(st.integers(1, 6), st.data())
+def test_left_sides_from_a_table_are_those_of_a_search(width, data):
+    rows = data.draw(st.lists(st.lists(st.booleans(), min_size=width, max_size=width), max_size=12))
+    differs = np.array(rows, bool).reshape(-1, width)
+    right = data.draw(st.none() | st.integers(0, width - 1))
+    if right is not None:
+        differs = differs[differs[:, right]]
+    bound = data.draw(st.none() | st.integers(0, 3))
+    tabled = left_sides(differs, right, bound)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classes, "_TABLED", 0)
+        searched = left_sides(differs, right, bound)
+    sides = subsets([str(one) for one in range(width) if one != right])
+    telling = [one for one in sides if all(any(row[int(name)] for name in one) for row in differs)]
+    smallest = {frozenset(map(int, one)) for one in minimal(telling) if bound is None or len(one) <= bound}
+    assert set(tabled.sets) == smallest
+    assert set(searched.sets) == smallest
+
+
+def test_left_sides_of_two_hundred_columns():
+    chance = np.random.default_rng(9)
+    differs = chance.random((2_000, 200)) < 0.9
+    found = left_sides(differs, 0, 2)
+    agree = (~differs).astype(np.int64)
+    pairs = agree.T @ agree == 0
+    assert {tuple(sorted(one)) for one in found.sets} == {(a, b) for a, b in np.argwhere(pairs).tolist() if 0 < a < b}

@@ -6,7 +6,9 @@ enumerated for itself, from the same patterns.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,12 +16,16 @@ import numpy as np
 from dc_engine.constraints.contradiction import contradiction
 from dc_engine.constraints.model import Body, Column, Predicate
 from dc_engine.constraints.normalise import normalise, swapped
-from dc_engine.discovery.hitting import Hitting, Problem, deduplicated, minimal_hitting_sets, problem_of
+from dc_engine.discovery.bits import first_of_each, packed, sets_of
+from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, problem_of
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.searching import whole_of
 from dc_engine.discovery.terms import ALL, Outcome, Terms, op_of
 
 Columns = frozenset[str]
 DIFFERENT = Outcome.LESS | Outcome.GREATER
+_TABLED = 17
+"""Of so many columns every set has a place in a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +40,20 @@ class Found:
 def uniques(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None) -> Found:
     """The smallest sets of columns on which no two rows agree."""
     names, differs, _ = _equalities(layout, patterns)
-    found = _left_sides(names, differs, max_columns)
+    found = left_sides(differs, None, max_columns)
     return Found({"": _named(names, found)}, complete=found.complete)
 
 
-def fds(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None) -> Found:
+def fds(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None, threads: int | None = None) -> Found:
     """For each column the smallest sets of others that decide it; a constant one is decided by none."""
     names, differs, unequal = _equalities(layout, patterns)
-    left, complete = {}, True
-    for place, name in enumerate(names):
-        others = [one for one in range(len(names)) if one != place]
-        found = _left_sides([names[one] for one in others], differs[unequal[:, place]][:, others], max_columns)
-        left[name] = _named([names[one] for one in others], found)
-        complete &= found.complete
-    return Found(left, complete=complete)
+    distinct = first_of_each(np.concatenate([packed(differs), packed(unequal)], axis=1))
+    differs, unequal = differs[distinct], unequal[distinct]
+    with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 8)) as pool:
+        places = range(len(names))
+        sides = list(pool.map(lambda place: left_sides(differs[unequal[:, place]], place, max_columns), places))
+    left = {name: _named(names, found) for name, found in zip(names, sides, strict=True)}
+    return Found(left, complete=all(found.complete for found in sides))
 
 
 def _equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -60,20 +66,23 @@ def _equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.nda
     return [layout.terms.terms[place].left for place in places], differs, unequal
 
 
-def _left_sides(names: list[str], edges: np.ndarray, max_columns: int | None) -> Hitting:
-    width = len(names)
-    problem = deduplicated(Problem(edges, edges, np.arange(width), np.ones(width, np.int64)))
-    return minimal_hitting_sets(_smallest(problem), max_terms=max_columns)
+def left_sides(differs: np.ndarray, right: int | None, max_columns: int | None = None) -> Hitting:
+    """The smallest sets of columns, by their numbers and without ``right``, one of which differs in each row."""
+    from dc_engine.kernels.contexts import smallest_left_sides
+    from dc_engine.kernels.packing import smallest_points
 
-
-def _smallest(problem: Problem) -> Problem:
-    """The problem without points that contain another: whatever hits the smaller one hits them."""
-    points = problem.points[np.argsort(problem.points.sum(axis=1), kind="stable")]
-    kept = np.zeros((0, points.shape[1]), bool)
-    for one in points:
-        if not (~kept | one).all(axis=1).any():
-            kept = np.concatenate([kept, one[None, :]])
-    return replace(problem, points=kept, vital=kept)
+    width = differs.shape[1]
+    if width <= _TABLED:
+        edges = np.unique(packed(differs)[:, 0].astype(np.int64))
+        most = width if max_columns is None else max_columns
+        found = smallest_left_sides(edges, width, -1 if right is None else right, most)
+        return Hitting(sets_of(found.astype(np.uint64)[:, None], width))
+    points = differs.copy()
+    if right is not None:
+        points[:, right] = False
+    terms, most_of = np.arange(width), np.ones(width, np.int64)
+    points = points[smallest_points(whole_of(points, points, terms, most_of, width))]
+    return minimal_hitting_sets(Problem(points, points, terms, most_of), max_terms=max_columns, threads=1)
 
 
 def _named(names: list[str], found: Hitting) -> list[Columns]:

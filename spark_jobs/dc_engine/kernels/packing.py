@@ -137,45 +137,55 @@ def _distinct(whole, region, allowed, with_vital, kept):  # type: ignore[no-unty
     return number
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _contains(this, other, words):  # type: ignore[no-untyped-def]
-    """Whether a point contains another one, in which all that is vital to it and there is vital too."""
-    outside = np.uint64(0)
-    for word in range(words):
-        outside |= other[word] & ~this[word]
-        outside |= this[words + word] & other[word] & ~other[words + word]
-    return outside == 0
+@njit(cache=True, nogil=True)
+def _by_size(whole, allowed):  # type: ignore[no-untyped-def]
+    """The points in the order of how many literals may hit them; nothing when all have as many."""
+    number, words = whole.points.shape
+    sizes, counts = np.zeros(number, np.int32), np.zeros(64 * words + 2, np.int64)
+    for point in range(number):
+        for word in range(words):
+            sizes[point] += popcount(whole.points[point, word] & allowed[word])
+        counts[sizes[point] + 1] += 1
+    if counts.max() == number:
+        return np.empty(0, np.int32)
+    order, places = np.empty(number, np.int32), np.cumsum(counts)
+    for point in range(number):
+        order[places[sizes[point]]] = point
+        places[sizes[point]] += 1
+    return order
 
 
 @njit(cache=True, nogil=True)
-def _smallest(whole, kept, number, allowed):  # type: ignore[no-untyped-def]
+def _contains_one(whole, point, allowed, held, number):  # type: ignore[no-untyped-def]
+    """Whether a point contains one of the first held ones, in which all that is vital to it and there is vital too."""
+    words = allowed.size
+    for other in range(number):
+        outside = np.uint64(0)
+        for word in range(words):
+            smaller = held[other, word]
+            outside |= smaller & ~whole.points[point, word]
+            outside |= smaller & whole.vital_points[point, word] & ~held[other, words + word]
+        if not outside:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _keep_smallest(whole, region, allowed):  # type: ignore[no-untyped-def]
     """Leave out points that contain another: what hits the smaller one hits them, and is needed there if it is here.
 
-    Each is held against some of the smallest. Returns how many are left.
+    Each is held against some of the smallest.
     """
-    words = allowed.size
-    sizes = np.zeros(number, np.int64)
-    lines = np.empty((number, 2 * words), np.uint64)
-    for place in range(number):
-        for word in range(words):
-            lines[place, word] = whole.points[kept[place], word] & allowed[word]
-            lines[place, words + word] = whole.vital_points[kept[place], word] & allowed[word]
-            sizes[place] += popcount(lines[place, word])
-    order = np.argsort(sizes, kind="mergesort")
-    points, places, left = kept[:number].copy(), np.empty(number, np.int64), 0
-    smaller = 0  # so many of those that are kept are smaller than the current one
-    for place in range(number):
-        if place and sizes[order[place]] > sizes[order[place - 1]]:
-            smaller = min(left, _HELD)
-        this, contains = lines[order[place]], False
-        for other in range(smaller):
-            if _contains(this, lines[places[other]], words):
-                contains = True
-                break
-        if not contains:
-            kept[left], places[left] = points[order[place]], order[place]
-            left += 1
-    return left
+    words, number = allowed.size, 0
+    held = np.empty((_HELD, 2 * words), np.uint64)
+    for point in _by_size(whole, allowed):
+        if _contains_one(whole, point, allowed, held, number):
+            region[point >> 6] &= ~(_ONE << np.uint64(point & 63))
+        elif number < _HELD:
+            for word in range(words):
+                held[number, word] = whole.points[point, word] & allowed[word]
+                held[number, words + word] = whole.vital_points[point, word] & allowed[word]
+            number += 1
 
 
 @njit(cache=True, nogil=True)
@@ -190,6 +200,8 @@ def _is_open(whole, point, allowed):  # type: ignore[no-untyped-def]
 def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
     """What is left of a problem when the literals of a root are chosen and only allowed ones may join them."""
     regions = _regions(whole, root)
+    if not root.size:
+        _keep_smallest(whole, regions[0], allowed)
     kept = np.empty((root.size + 1, whole.points.shape[0]), np.int32)
     sizes, edges = np.zeros(root.size + 1, np.int64), np.zeros(root.size + 2, np.int64)
     alive = True
@@ -198,9 +210,6 @@ def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
         edges[place + 1] = edges[place] + (sizes[place] + 63) // 64
         if place and not sizes[place]:
             alive = False  # a literal of the root is needless
-    if not root.size:
-        sizes[0] = _smallest(whole, kept[0], sizes[0], allowed)
-        edges[1] = (sizes[0] + 63) // 64
     for number in range(sizes[0]):
         if not _is_open(whole, kept[0, number], allowed):
             alive = False  # a point can not be hit
@@ -232,3 +241,15 @@ def _put(whole, part, point, place, allowed):  # type: ignore[no-untyped-def]
             while left:
                 part.vital[(word << 6) + lowest(left), at] |= bit
                 left &= left - _ONE
+
+
+@njit(cache=True, nogil=True)
+def smallest_points(whole: Whole) -> np.ndarray:
+    """The numbers of the points without most of those that contain another one."""
+    everything = np.full(whole.points.shape[1], ~np.uint64(0))
+    region = np.full((whole.points.shape[0] + 63) // 64, ~np.uint64(0))
+    _keep_smallest(whole, region, everything)
+    kept = np.empty(whole.points.shape[0], np.int32)
+    if whole.points.shape[0] & 63:
+        region[-1] &= (_ONE << np.uint64(whole.points.shape[0] & 63)) - _ONE
+    return kept[: _distinct(whole, region, everything, True, kept)]

@@ -1,0 +1,62 @@
+"""Smallest sets of columns that tell rows apart, for so few columns that every set of them has a place in a table."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def smallest_left_sides(edges: np.ndarray, columns: int, right: int, max_columns: int) -> np.ndarray:
+    """The smallest sets of columns, as bits, that have a column in common with each edge (bits as well).
+
+    ``right`` is a column that is in no set, though it may be in edges; -1 for none. A set tells apart what differs in
+    an edge unless the edge lies outside of it. So all sets that contain an edge are marked; the complements of those
+    that are not, but would be with any one column more, are the smallest.
+    """
+    size = 1 << columns
+    marked = np.zeros(size, np.uint8)
+    for edge in edges:
+        marked[edge] = 1
+    for column in range(columns):
+        _spread(marked, 1 << column)
+    full = np.ones(size, np.uint8)
+    for column in range(columns):
+        if column != right:
+            _hold_against(full, marked, 1 << column)
+    found = np.empty(size, np.int64)
+    number = 0
+    for outside in range(size):
+        if full[outside] and not marked[outside] and (right < 0 or outside >> right & 1):
+            inside = size - 1 - outside
+            if _bits(inside) <= max_columns:
+                found[number] = inside
+                number += 1
+    return found[:number].copy()
+
+
+@njit(cache=True, nogil=True)
+def _spread(marked, step):  # type: ignore[no-untyped-def]
+    """Mark every set that is a marked one with one column more."""
+    for start in range(0, marked.size, 2 * step):
+        without, with_it = marked[start : start + step], marked[start + step : start + 2 * step]
+        for place in range(step):
+            with_it[place] |= without[place]
+
+
+@njit(cache=True, nogil=True)
+def _hold_against(full, marked, step):  # type: ignore[no-untyped-def]
+    """Leave only sets that are marked with one column more, or have it."""
+    for start in range(0, marked.size, 2 * step):
+        without, with_it = full[start : start + step], marked[start + step : start + 2 * step]
+        for place in range(step):
+            without[place] &= with_it[place]
+
+
+@njit(cache=True, nogil=True)
+def _bits(number: int) -> int:
+    count = 0
+    while number:
+        number &= number - 1
+        count += 1
+    return count
