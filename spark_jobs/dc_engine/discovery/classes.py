@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from dc_engine.constraints.contradiction import contradiction
 from dc_engine.constraints.model import Body, Column, Predicate
-from dc_engine.constraints.normalise import normalise, swapped
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
+from dc_engine.discovery.closure import without_implied
 from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, problem_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.searching import whole_of
-from dc_engine.discovery.terms import ALL, Outcome, Terms, op_of
+from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
 
 Columns = frozenset[str]
 DIFFERENT = Outcome.LESS | Outcome.GREATER
@@ -98,44 +97,45 @@ def shown_dcs(terms: Terms, raw: Iterable[frozenset[int]]) -> list[Body]:
     """What people see of them: one of each mirror pair, none that holds in every table, none that another implies.
 
     Where columns are compared with others, order is transitive, so that one may imply another although none of its
-    predicates does by itself. Of several that imply each other the shortest is kept, the first by name among those.
+    predicates does by itself. Of several that imply each other the shortest is kept, the first by terms among those.
     """
-    bodies: dict[str, Body] = {}
-    for chosen in raw:
-        body = body_of(terms, chosen)
-        ways = {str(way): way for way in (body, swapped(body))}
-        text = min(ways)
-        bodies.setdefault(text, ways[text])
-    ordered = [bodies[text] for text in sorted(bodies, key=lambda text: (len(bodies[text]), text))]
-    if all(term.own for term in terms.terms):
-        return ordered
-    possible = [body for body in ordered if contradiction(body) is None]
-    kept: list[Body] = []
-    for place, body in enumerate(possible):
-        others = [*kept, *possible[place + 1 :]]
-        stronger = [one for one in others if _implies(one, body)]
-        if not any(one in kept or not _implies(body, one) for one in stronger):
-            kept.append(body)
-    return kept
-
-
-def _implies(one: Body, other: Body) -> bool:
-    """Whether a rule denies all that another does: where the other's body holds, so does its own, either way round."""
-    return any(all(_follows(predicate, other) for predicate in way) for way in (one, swapped(one)))
-
-
-def _follows(predicate: Predicate, body: Body) -> bool:
-    return contradiction((*body, replace(predicate, op=predicate.op.negated))) is not None
+    ways = {min(way := _excluded(terms, chosen), _turned(terms, way)) for chosen in raw}
+    bodies = [_body(terms, way) for way in sorted(ways, key=lambda way: (len(way), way))]
+    return bodies if all(term.own for term in terms.terms) else without_implied(bodies)
 
 
 def body_of(terms: Terms, chosen: Iterable[int]) -> Body:
     """The body that excludes some literals."""
-    excluded: dict[int, Outcome] = {}
+    return _body(terms, _excluded(terms, chosen))
+
+
+Excluded = tuple[tuple[int, int], ...]
+"""The outcomes that a body excludes, term by term."""
+
+
+def _excluded(terms: Terms, chosen: Iterable[int]) -> Excluded:
+    excluded: dict[int, int] = {}
     for number in chosen:
         literal = terms.literals[number]
-        excluded[literal.term] = excluded.get(literal.term, Outcome(0)) | literal.excludes
+        excluded[literal.term] = excluded.get(literal.term, 0) | literal.excludes.value
+    return tuple(sorted(excluded.items()))
+
+
+def _turned(terms: Terms, excluded: Excluded) -> Excluded:
+    """The same with t and s exchanged: less is greater then."""
+    return tuple(sorted((terms.mirror[place], _TURNED[outcomes]) for place, outcomes in excluded))
+
+
+_TURNED = {one: one & 2 | (one & 1) << 2 | one >> 2 for one in range(8)}
+
+
+def _body(terms: Terms, excluded: Excluded) -> Body:
     predicates = []
-    for place in sorted(excluded):
+    for place, outcomes in excluded:
         term = terms.terms[place]
-        predicates.append(Predicate(Column("t", term.left), op_of(ALL & ~excluded[place]), Column("s", term.right)))
-    return normalise(tuple(predicates))
+        predicates.append(Predicate(Column("t", term.left), _LEFT[outcomes], Column("s", term.right)))
+    return tuple(predicates)
+
+
+_LEFT = {int(ALL & ~admitted): op for op, admitted in ADMITS.items()}
+"""The operator that is left when outcomes are excluded."""
