@@ -38,14 +38,14 @@ class Found:
 
 def uniques(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None) -> Found:
     """The smallest sets of columns on which no two rows agree."""
-    names, differs, _ = _equalities(layout, patterns)
+    names, differs, _ = equalities(layout, patterns)
     found = left_sides(differs, None, max_columns)
     return Found({"": _named(names, found)}, complete=found.complete)
 
 
 def fds(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None, threads: int | None = None) -> Found:
     """For each column the smallest sets of others that decide it; a constant one is decided by none."""
-    names, differs, unequal = _equalities(layout, patterns)
+    names, differs, unequal = equalities(layout, patterns)
     distinct = first_of_each(np.concatenate([packed(differs), packed(unequal)], axis=1))
     differs, unequal = differs[distinct], unequal[distinct]
     with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 8)) as pool:
@@ -55,7 +55,7 @@ def fds(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None,
     return Found(left, complete=all(found.complete for found in sides))
 
 
-def _equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
+def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The columns that are compared with themselves; where ``=`` does not hold between them, and where ``!=`` does."""
     places = [place for place, term in enumerate(layout.terms.terms) if term.own]
     outcomes = [layout.outcomes(patterns, place) for place in places]

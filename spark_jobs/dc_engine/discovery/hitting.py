@@ -45,28 +45,32 @@ class Hitting:
 
 
 def problem_of(layout: Layout, patterns: np.ndarray) -> Problem:
-    """The points of some patterns and of their mirror images: which literals each of them satisfies.
+    """The points of some patterns and of their mirror images: which literals each of them satisfies."""
+    both = np.concatenate([patterns, layout.mirrored(patterns)])
+    return deduplicated(points_of(layout, both[first_of_each(both)]))
+
+
+def points_of(layout: Layout, patterns: np.ndarray) -> Problem:
+    """Of each pattern a point: the literals that it satisfies.
 
     With a NULL in the way no predicate on a term holds, so that every literal of the term hits.
     """
-    both = np.concatenate([patterns, layout.mirrored(patterns)])
-    both = both[first_of_each(both)]
     literals = layout.terms.literals
-    points = np.zeros((len(both), len(literals)), bool)
+    points = np.zeros((len(patterns), len(literals)), bool)
     vital = np.zeros_like(points)
     for place in range(len(layout.terms.terms)):
         mine = [number for number, one in enumerate(literals) if one.term == place]
         if not mine:
             continue
-        outcomes = layout.outcomes(both, place)
-        null = layout.involves_null(both, place)
+        outcomes = layout.outcomes(patterns, place)
+        null = layout.involves_null(patterns, place)
         for number in mine:
             points[:, number] = null | (outcomes & int(literals[number].excludes) != 0)
             vital[:, number] = points[:, number] & (null | (outcomes & int(literals[number].vital) != 0))
             if literals[number].vital != literals[number].excludes:
                 vital[:, number] &= ~null  # the weaker literal hits it too
     term_of = np.array([one.term for one in literals], np.int64)
-    return deduplicated(Problem(points, vital, term_of, np.array(layout.terms.most, np.int64), _weaker(literals)))
+    return Problem(points, vital, term_of, np.array(layout.terms.most, np.int64), _weaker(literals))
 
 
 def _weaker(literals: Sequence[Literal]) -> np.ndarray:
