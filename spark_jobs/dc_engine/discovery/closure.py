@@ -6,6 +6,7 @@ a number, and what follows from a body is a row of bits, so that one rule is hel
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +14,9 @@ from itertools import product
 import numpy as np
 
 from dc_engine.constraints.model import Body, Column, Op, Predicate
-from dc_engine.constraints.normalise import swapped
+
+_BLOCK = 1_024
+"""So many bodies are held against all at a time."""
 
 Node = tuple[str, str]
 Key = tuple[Node, Op, Node]
@@ -65,6 +68,7 @@ class _Order:
 
 def _key(predicate: Predicate) -> Key:
     assert isinstance(predicate.right, Column)
+    assert predicate.left.row == "t"
     return predicate.left.key, predicate.op, predicate.right.key
 
 
@@ -109,25 +113,47 @@ def without_implied(bodies: Sequence[Body]) -> list[Body]:
     orders = [_order([_key(one) for one in body]) for body in bodies]
     bodies = [body for body, order in zip(bodies, orders, strict=True) if order.is_possible]
     orders = [order for order in orders if order.is_possible]
-    implies = _implications(bodies, orders)
-    kept = np.zeros(len(bodies), bool)
-    for place in range(len(bodies)):
-        stronger = implies[:, place].copy()
-        stronger[: place + 1] &= kept[: place + 1]
-        kept[place] = not (stronger & (kept | ~implies[place])).any()
-    return [body for body, stays in zip(bodies, kept.tolist(), strict=True) if stays]
+    implied = _implications(bodies, orders)
+    kept: set[int] = set()
+    for place, stronger in enumerate(implied):
+        if not any(one in kept or (one > place and place not in implied[one]) for one in stronger):
+            kept.add(place)
+    return [bodies[place] for place in sorted(kept)]
 
 
-def _implications(bodies: Sequence[Body], orders: Sequence[_Order]) -> np.ndarray:
-    """Whether each body (the rows) implies each other one (the columns)."""
-    ways = [[[_key(one) for one in way] for way in (body, swapped(body))] for body in bodies]
+def _implications(bodies: Sequence[Body], orders: Sequence[_Order]) -> list[set[int]]:
+    """For each body the others that imply it."""
+    ways = [[keys := [_key(one) for one in body], [_exchanged(key) for key in keys]] for body in bodies]
     numbers = {key: number for number, key in enumerate({key: 0 for both in ways for way in both for key in way})}
-    follow = np.array([[order.follows(key) for key in numbers] for order in orders], bool)
-    fails = (~follow.reshape(len(bodies), len(numbers))).astype(np.float32)
-    result = np.zeros((len(bodies), len(bodies)), bool)
-    for side in (0, 1):
-        says = np.zeros((len(bodies), len(numbers)), np.float32)
-        for place, both in enumerate(ways):
-            says[place, [numbers[key] for key in both[side]]] = 1
-        result |= says @ fails.T == 0
-    return result
+    says = np.zeros((2, len(bodies), len(numbers)), np.float32)
+    for place, both in enumerate(ways):
+        for side in (0, 1):
+            says[side, place, [numbers[key] for key in both[side]]] = 1
+    fails = _fails(orders, numbers)
+    implied: list[set[int]] = [set() for _ in bodies]
+    for first in range(0, len(bodies), _BLOCK):
+        some = fails[first : first + _BLOCK].T
+        one, other = np.nonzero((says[0] @ some == 0) | (says[1] @ some == 0))
+        for stronger, weaker in zip(one.tolist(), (other + first).tolist(), strict=True):
+            if stronger != weaker:
+                implied[weaker].add(stronger)
+    return implied
+
+
+def _fails(orders: Sequence[_Order], numbers: dict[Key, int]) -> np.ndarray:
+    """1 for each body and predicate that does not follow from it, else 0."""
+    pairs: dict[tuple[Node, Node], list[Key]] = defaultdict(list)
+    for key in numbers:
+        pairs[key[0], key[2]].append(key)
+    fails = np.ones((len(orders), len(numbers)), np.float32)
+    for place, order in enumerate(orders):
+        known = order.places
+        near = (key for (left, right), keys in pairs.items() if left in known and right in known for key in keys)
+        fails[place, [numbers[key] for key in near if order.follows(key)]] = 0
+    return fails
+
+
+def _exchanged(key: Key) -> Key:
+    """The predicate about (s, t) that says what this one says about (t, s), with t on its left again."""
+    (_, left), op, (_, right) = key
+    return ("t", right), op.flipped, ("s", left)
