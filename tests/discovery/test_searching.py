@@ -47,22 +47,26 @@ def _needed(problem: Problem, some: tuple[int, ...], literal: int) -> bool:
     return bool((alone & problem.points[:, literal] & problem.vital[:, literal]).any())
 
 
-@given(problems(), st.none() | st.integers(1, 3), st.booleans())
-def test_sets_are_those_of_the_definition_in_one_thread_and_in_two(problem, max_terms, threads):
+@given(problems(), st.none() | st.integers(1, 3), st.booleans(), st.sampled_from([0, 3, 50_000]))
+def test_sets_are_those_of_the_definition_in_one_thread_and_in_two(problem, max_terms, threads, trial):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "_FEW_POINTS", 0)
+        patch.setattr(searching, "_TRIAL", trial)
         found = minimal_hitting_sets(problem, max_terms=max_terms, threads=1 + threads)
     assert found.complete
     assert len(set(found.sets)) == len(found.sets)
     assert set(found.sets) == by_definition(problem, max_terms)
 
 
-@given(POINTS, st.sampled_from(["sets", "nodes", "seconds"]), st.integers(0, 12))
-def test_a_search_that_is_stopped_has_all_sets_of_up_to_so_many_terms(points, limit, number):
+@given(POINTS, st.sampled_from(["sets", "nodes", "seconds"]), st.integers(0, 12), st.sampled_from([0, 3_000]))
+def test_a_search_that_is_stopped_has_all_sets_of_up_to_so_many_terms(points, limit, number, few):
     problem = plain(points)
     limits = {"sets": {"most": number}, "nodes": {"max_nodes": number}, "seconds": {"seconds": number / 1e5}}[limit]
     everything = brute_force(problem.points) if points else {frozenset()}
-    found = minimal_hitting_sets(problem, **limits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "_FEW_POINTS", few)
+        patch.setattr(searching, "_TRIAL", 2)
+        found = minimal_hitting_sets(problem, threads=2, **limits)
     if found.complete:
         assert set(found.sets) == everything
         assert found.complete_terms is None

@@ -23,6 +23,8 @@ _PATIENCE = 4_096
 """Nodes after which a search looks at the clock."""
 _FEW_POINTS = 3_000
 """With so few a search is done before a second thread would have helped."""
+_TRIAL = 50_000
+"""A search of up to so many nodes is done before the points were packed for its parts."""
 _MANY = 64
 """Roots that a thread takes at a time."""
 
@@ -106,6 +108,10 @@ def searched(whole: Whole, task: Task, limits: Limits, threads: int | None = Non
     """All sets below one root, as rows of words; some of them when it was stopped."""
     if len(whole.points) <= _FEW_POINTS or (workers := _workers(threads)) == 1:
         return _joined(whole, _one(whole, task, limits))
+    trial = Limits(limits.most, min(_TRIAL, limits.max_nodes - limits.nodes), limits.deadline)
+    found = _one(whole, task, trial)
+    if not limits.took(trial.sets if trial.stopped != "nodes" else 0, trial.nodes) or not trial.stopped:
+        return _joined(whole, found)
     with ThreadPoolExecutor(workers) as pool:
         found, above = _split(whole, task)
         steps = list(pool.map(lambda one: _split(whole, one), above))
