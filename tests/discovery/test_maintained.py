@@ -56,6 +56,17 @@ def test_rows_that_go_until_one_is_left_break_nothing(tmp_path: Path, mode: str)
     assert not table.problems
 
 
+@MODES
+def test_constants_are_said_of_two_rows_and_not_of_one(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1))
+    assert table.discover(mode, classes=["fd"]) == []
+    assert table.told("2", (1, 1)).valid == {"fd": 2}
+    assert len(table.formulas) == 2
+    assert table.told("3", deletes=[(1, 1)]).valid == {"fd": 0}
+    assert table.formulas == set()
+
+
 def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.apply("1", (1, 1), (2, 1))
