@@ -106,6 +106,16 @@ def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_p
 
 
 @MODES
+def test_rules_across_columns_in_both_directions_are_all_named(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 2), (2, 2), (1, 1), (3, 2))
+    table.discover(mode, space={"cross": "both"})
+    assert [(one["left"], one["right"]) for one in table.facts["space"]["cross"]] == [("a", "b"), ("b", "a")]
+    assert len(table.formulas) > table.facts["valid"]["dc"] > 5
+    assert not table.problems
+
+
+@MODES
 def test_a_column_whose_nulls_have_gone_is_still_counted_as_it_was(tmp_path: Path, mode: str) -> None:
     table = Table(tmp_path)
     table.apply("1", (None, 1), (1, 2), (2, 2))
