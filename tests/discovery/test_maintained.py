@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_engine.errors import RequestError
+from dc_engine.errors import ChangesError, RequestError
 from tests.discovery.tables import Table
 
 MODES = pytest.mark.parametrize("mode", ["counted", "witnessed"])
@@ -170,3 +170,12 @@ def test_what_a_limit_leaves_out_is_not_lost(tmp_path: Path) -> None:
     assert not told.complete
     assert "a constant" not in [one.text for one in told.invalidated]
     assert all(one.violations for one in told.invalidated)
+
+
+def test_a_load_that_others_need_is_not_taken_out_even_if_no_column_is_kept(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.rules["constraints"] = []
+    table.apply("1", (1, 1))
+    table.apply("2", deletes=[(1, 1)])
+    with pytest.raises(ChangesError, match="load '2' after it deletes row"):
+        table.maintain("retract", load_id="1")
