@@ -82,7 +82,8 @@ class Dependencies(Maintained):
         known = found(self.space, rows, self.mode)
         history = base.files_of(FileKind.DEPENDENCIES)[-1:]
         before = read_dependencies(ground.storage, history[0]) if history else []
-        load_id = next((one.load_id for one in reversed(base.recent) if not one.discarded and not one.gone), "")
+        applied = [one.load_id for one in base.loads(ground.storage).last(100) if not one.discarded]
+        load_id = applied[-1] if applied else ""
         dependencies = _continued(self._named(known, rows, load_id), before)
         patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
         file = write_dependencies(ground.storage, 0, dependencies)
