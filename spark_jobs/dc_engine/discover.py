@@ -81,7 +81,7 @@ def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> 
     current = read_current(storage)
     ground = Ground(engine, storage, mask=(*current.mask, *asked.mask) if current else asked.mask)
     with without_values(ground.mask), ground.drafts.removed_on_failure(storage):
-        if current is None or not current.recent:
+        if current is None or not current.loads(storage).last(1):
             _prepared(ground, asked, current)
             return None
         with clock.step("read"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_engine.errors import RequestError
+from dc_engine.errors import ChangesError, RequestError
 from tests.discovery.tables import Table
 
 MODES = pytest.mark.parametrize("mode", ["counted", "witnessed"])
@@ -56,6 +56,17 @@ def test_rows_that_go_until_one_is_left_break_nothing(tmp_path: Path, mode: str)
     assert not table.problems
 
 
+@MODES
+def test_constants_are_said_of_two_rows_and_not_of_one(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1))
+    assert table.discover(mode, classes=["fd"]) == []
+    assert table.told("2", (1, 1)).valid == {"fd": 2}
+    assert len(table.formulas) == 2
+    assert table.told("3", deletes=[(1, 1)]).valid == {"fd": 0}
+    assert table.formulas == set()
+
+
 def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.apply("1", (1, 1), (2, 1))
@@ -92,6 +103,16 @@ def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_p
                 assert asked or f"t.{left} = s.{right}" not in formula
                 assert asked or f"t.{left} != s.{right}" not in formula
         assert not table.problems
+
+
+@MODES
+def test_rules_across_columns_in_both_directions_are_all_named(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 2), (2, 2), (1, 1), (3, 2))
+    table.discover(mode, space={"cross": "both"})
+    assert [(one["left"], one["right"]) for one in table.facts["space"]["cross"]] == [("a", "b"), ("b", "a")]
+    assert len(table.formulas) > table.facts["valid"]["dc"] > 5
+    assert not table.problems
 
 
 @MODES
@@ -149,3 +170,12 @@ def test_what_a_limit_leaves_out_is_not_lost(tmp_path: Path) -> None:
     assert not told.complete
     assert "a constant" not in [one.text for one in told.invalidated]
     assert all(one.violations for one in told.invalidated)
+
+
+def test_a_load_that_others_need_is_not_taken_out_even_if_no_column_is_kept(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.rules["constraints"] = []
+    table.apply("1", (1, 1))
+    table.apply("2", deletes=[(1, 1)])
+    with pytest.raises(ChangesError, match="load '2' after it deletes row"):
+        table.maintain("retract", load_id="1")

@@ -92,8 +92,8 @@ def _shown(terms: Terms, kind: str, boxes: Sequence[Box]) -> list[Box]:
     rules = [box for box in boxes if said(box)]
     if kind != "dc" or all(term.own for term in terms.terms):
         return rules
-    by_text = {str(way): box for box in rules for body in [body_of(terms, box)] for way in (body, swapped(body))}
-    return [by_text[str(body)] for body in shown_dcs(terms, (literals_of(terms, box) for box in rules))]
+    by_body = {frozenset(way): box for box in rules for body in [body_of(terms, box)] for way in (body, swapped(body))}
+    return [by_body[frozenset(body)] for body in shown_dcs(terms, (literals_of(terms, box) for box in rules))]
 
 
 def viewed(dependencies: Iterable[Dependency], classes: Sequence[str], view: str) -> list[Dependency]:

@@ -237,6 +237,8 @@ class _Replay:
 
     def _name(self, rows: pa.Table, place: int) -> str:
         row = rows.slice(place, 1).select(self.plan.key or self.plan.columns)
+        if not row.column_names:
+            return "(no column of it is kept)"
         (values,) = json_rows({name: whole(row.column(name)) for name in row.column_names}, MOST_OF_NAME)
         shown = {name: MASKED if name.lower() in self.mask else value for name, value in values.items()}
         return ", ".join(f"{name}={value}" for name, value in shown.items())

@@ -35,6 +35,9 @@ from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
 
+Turned = tuple[np.ndarray, np.ndarray]
+"""Which rows were there, and which are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies(Maintained):
@@ -79,7 +82,8 @@ class Dependencies(Maintained):
         known = found(self.space, rows, self.mode)
         history = base.files_of(FileKind.DEPENDENCIES)[-1:]
         before = read_dependencies(ground.storage, history[0]) if history else []
-        load_id = next((one.load_id for one in reversed(base.recent) if not one.discarded and not one.gone), "")
+        applied = [one.load_id for one in base.loads(ground.storage).last(100) if not one.discarded]
+        load_id = applied[-1] if applied else ""
         dependencies = _continued(self._named(known, rows, load_id), before)
         patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
         file = write_dependencies(ground.storage, 0, dependencies)
@@ -89,14 +93,19 @@ class Dependencies(Maintained):
         return replace(base, files=[*others, *patterns, file], facts=facts)
 
     def _listed(
-        self, known: Known, last: Known | None, rows: Coded, before: Sequence[Dependency], load_id: str
+        self, known: Known, last: Known, rows: Coded, there: Turned, before: Sequence[Dependency], load_id: str
     ) -> tuple[Sequence[Dependency], Moves]:
-        """The whole set, named and ranked, with its history; and what became of the one before, that of ``last``."""
-        if last is not None and known.same_sets(last):
+        """The whole set, named and ranked, with its history; and what became of the one before, that of ``last``.
+
+        ``there`` are the rows then and now: of one row the same may hold as of several, but nothing is said of it.
+        """
+        were, are = (int(some.sum()) > 1 for some in there)
+        if were == are and known.same_sets(last):
             return before, Moves()
+        rows = rows.chosen(there[1])
         past = [one for one in before if one.until is not None]
         now = self._named(known, rows, load_id)
-        if len(rows.ids) < 2:  # whatever held still does
+        if not are:  # whatever held still does
             return past, Moves()
         holding = [one for one in before if one.until is None]
         after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
@@ -135,9 +144,9 @@ class Dependencies(Maintained):
         rows, flags = coming_and_going(ground.storage, base, self.space, change)
         load_id = self.request.load_id if self.request else base.load_id
         between = self._after(before, rows, flags.before, flags.between)
-        undone, _ = self._listed(between, before, rows.chosen(flags.between), dependencies, load_id)
+        undone, _ = self._listed(between, before, rows, (flags.before, flags.between), dependencies, load_id)
         after = self._after(between, rows, flags.between, flags.after)
-        now, moves = self._listed(after, between, rows.chosen(flags.after), undone, load_id)
+        now, moves = self._listed(after, between, rows, (flags.between, flags.after), undone, load_id)
         files = write_patterns(ground.storage, self.space, after, owner, difference(self.space, before, after))
         if now is not dependencies or after is not before:
             file = set_file(base)

@@ -1,0 +1,209 @@
+"""The dependencies of rows by definition, for whole histories: nothing here knows how they are found.
+
+A rule is a set of comparisons (t's column, operator, s's column) that no pair of rows may satisfy together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from tests.discovery.oracle import HOLDS, WEAKER, Predicate, Rule
+
+Row = Mapping[str, Any]
+Sets = dict[str, set[Rule]]
+Ops = Mapping[tuple[str, str], Sequence[str]]
+_TURNED = {"<": ">", "<=": ">=", "=": "=", ">=": "<=", ">": "<", "!=": "!="}
+_COMPARISON = re.compile(r"([ts])\.(\w+) (<=|>=|!=|=|<|>) ([ts])\.(\w+)")
+
+
+def comparable(value: Any, nulls: str) -> Any:
+    """A value that Python compares as Spark does; where NULL equals NULL it is one more value."""
+    if value is None:
+        return None if nulls == "ignore" else (0, 0)
+    if isinstance(value, float):
+        value = (1, 0.0) if math.isnan(value) else (0, value + 0.0)
+    return value if nulls == "ignore" else (1, value)
+
+
+def turned(rule: Rule) -> Rule:
+    """The same rule, t and s exchanged."""
+    return frozenset((right, _TURNED[op], left) for left, op, right in rule)
+
+
+def one_way(rule: Rule) -> Rule:
+    """One of a rule and its mirror image."""
+    return min(rule, turned(rule), key=sorted)
+
+
+def read_rule(formula: str) -> Rule:
+    """The rule of a formula."""
+    found = []
+    for row, left, op, other, right in _COMPARISON.findall(formula):
+        assert {row, other} == {"t", "s"}, formula
+        found.append((left, op, right) if row == "t" else (right, _TURNED[op], left))
+    return one_way(frozenset(found))
+
+
+@dataclass(frozen=True)
+class Brute:
+    """What holds among some rows, in a space as a snapshot describes it."""
+
+    space: Mapping[str, Any]
+    rows: Sequence[Row]
+
+    @cached_property
+    def values(self) -> list[dict[str, Any]]:
+        names = self.space["columns"]
+        return [{name: comparable(row[name], self.space["nulls"]) for name in names} for row in self.rows]
+
+    @cached_property
+    def ops(self) -> dict[tuple[str, str], Sequence[str]]:
+        """The operators of each pair of columns, for rules of class ``dc``."""
+        own = {(name, name): list(HOLDS) if name in self.space["ordered"] else ["=", "!="] for name in self.names}
+        return own | {(one["left"], one["right"]): one["ops"] for one in self.space["cross"]}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.space["columns"])
+
+    @cached_property
+    def _pairs(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        return list(itertools.permutations(self.values, 2))
+
+    def _satisfying(self, one: Predicate) -> int:
+        """The ordered pairs that satisfy a comparison, as bits."""
+        left, op, right = one
+        bits = 0
+        for place, (t, s) in enumerate(self._pairs):
+            if t[left] is not None and s[right] is not None and HOLDS[op](t[left], s[right]):
+                bits |= 1 << place
+        return bits
+
+    @cached_property
+    def _bits(self) -> dict[Predicate, int]:
+        known = {*itertools.product(self.names, ("=", "!="), self.names)}
+        known |= {(left, op, right) for (left, right), ops in self.ops.items() for op in ops}
+        known |= {one for (left, op, right) in set(known) for one in [(right, _TURNED[op], left)]}
+        return {one: self._satisfying(one) for one in known}
+
+    def violations(self, rule: Rule) -> int:
+        """How many unordered pairs violate a rule."""
+        one, two = (set(_ones(self._of(way))) for way in (rule, turned(rule)))
+        pairs = list(itertools.permutations(range(len(self.rows)), 2))
+        return len({frozenset(pairs[place]) for place in one | two})
+
+    def _of(self, rule: Iterable[Predicate]) -> int:
+        bits = (1 << len(self._pairs)) - 1
+        for one in rule:
+            bits &= self._bits[one]
+        return bits
+
+    def holds(self, rule: Rule) -> bool:
+        return not self._of(rule)
+
+    @cached_property
+    def sets(self) -> Sets:
+        """All minimal rules of each class, one of each mirror pair; of fewer than two rows nothing is said."""
+        makers: dict[str, Callable[[], set[Rule]]] = {"unique": self._uniques, "fd": self._fds, "dc": self._dcs}
+        return {name: makers[name]() if len(self.rows) > 1 else set() for name in self.space["classes"]}
+
+    def _sides(self, names: Sequence[str]) -> Iterator[frozenset[str]]:
+        for size in range(len(names) + 1):
+            yield from map(frozenset, itertools.combinations(names, size))
+
+    def _smallest(self, names: Sequence[str], rest: Rule) -> set[Rule]:
+        found: list[frozenset[str]] = []
+        for side in self._sides(names):
+            rule = rest | {(name, "=", name) for name in side}
+            if not any(other <= side for other in found) and self.holds(rule):
+                found.append(side)
+        return {rest | {(name, "=", name) for name in side} for side in found}
+
+    def _uniques(self) -> set[Rule]:
+        return self._smallest(self.names, frozenset())
+
+    def _fds(self) -> set[Rule]:
+        sets = [
+            self._smallest([one for one in self.names if one != name], frozenset({(name, "!=", name)}))
+            for name in self.names
+        ]
+        return set().union(*sets)
+
+    def _dcs(self) -> set[Rule]:
+        found = set()
+        for rule in _every_rule(tuple((pair, tuple(ops)) for pair, ops in self.ops.items())):
+            if self.holds(rule) and not any(self.holds(one) for one in _weakened(rule, self.ops)):
+                found.add(one_way(rule))
+        return found
+
+
+@cache
+def _every_rule(ops: tuple[tuple[tuple[str, str], tuple[str, ...]], ...]) -> list[Rule]:
+    choices = [[None, *((left, op, right) for op in some)] for (left, right), some in ops]
+    return [frozenset(filter(None, chosen)) for chosen in itertools.product(*choices)]
+
+
+def _weakened(rule: Rule, ops: Ops) -> Iterator[Rule]:
+    """The rules with one comparison less, or with one that asks for less: they deny more."""
+    for one in rule:
+        left, op, right = one
+        yield rule - {one}
+        for other in ops[left, right]:
+            if other != op and other in WEAKER[op]:
+                yield rule - {one} | {(left, other, right)}
+
+
+def _ones(bits: int) -> Iterator[int]:
+    return (place for place in range(bits.bit_length()) if bits >> place & 1)
+
+
+# what follows from what, where columns are compared with others
+
+
+class Situations:
+    """All ways in which the values of two rows can be ordered: a rule implies another if it denies all that it does."""
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        crossed = sorted({one[side] for one in space["cross"] for side in ("left", "right")})
+        self._crossed = crossed
+        operands = [(row, name) for name in crossed for row in "ts"]
+        self._orders = [dict(zip(operands, order, strict=True)) for order in _weak_orders(len(operands))]
+        self._own = [name for name in space["columns"] if name not in crossed]
+
+    def _denied(self, rule: Rule) -> tuple[frozenset[int], tuple[frozenset[int], ...]]:
+        """The orders of columns that are compared with others, and the outcomes of each other column."""
+        crossed = [one for one in rule if one[0] in self._crossed]
+        orders = frozenset(
+            place
+            for place, order in enumerate(self._orders)
+            if all(HOLDS[op](order["t", left], order["s", right]) for left, op, right in crossed)
+        )
+        own = {left: op for left, op, _ in rule if left in self._own}
+        outcomes = tuple(
+            frozenset(way for way in (-1, 0, 1) if name not in own or HOLDS[own[name]](way, 0)) for name in self._own
+        )
+        return orders, outcomes
+
+    def is_empty(self, rule: Rule) -> bool:
+        """Whether no two rows can violate it."""
+        return not self._denied(rule)[0]
+
+    def implies(self, one: Rule, other: Rule) -> bool:
+        narrow = self._denied(other)
+        for way in (one, turned(one)):
+            wide = self._denied(way)
+            if narrow[0] <= wide[0] and all(a <= b for a, b in zip(narrow[1], wide[1], strict=True)):
+                return True
+        return False
+
+
+@cache
+def _weak_orders(size: int) -> list[tuple[int, ...]]:
+    every = itertools.product(range(size), repeat=size)
+    return [order for order in every if set(order) == set(range(max(order, default=-1) + 1))]
