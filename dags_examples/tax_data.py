@@ -44,6 +44,8 @@ RULES = (
     "rate_follows_salary",
     "salary_is_positive",
 )
+UNWRITTEN = ("single_exemption_by_state",)
+"""What holds in the table although no rule says so, and can be broken too."""
 
 
 def tax_table(rows: int, *, seed: int = 0, first_id: int = 1, broken: Mapping[str, int] | None = None) -> pa.Table:
@@ -64,6 +66,7 @@ def tax_table(rows: int, *, seed: int = 0, first_id: int = 1, broken: Mapping[st
         "rates": _rate(zips // ZIPS_A_STATE, step),
         "has_child": has_child,
         "child_exemptions": _child_exemption(zips // ZIPS_A_STATE, has_child),
+        "single_exemptions": np.where(married, 0, 1_000 + 100 * (zips // ZIPS_A_STATE)),
     }
     _break(people, broken or {}, random)
     states = people["states"]
@@ -82,7 +85,7 @@ def tax_table(rows: int, *, seed: int = 0, first_id: int = 1, broken: Mapping[st
             "has_child": _pick(["N", "Y"], people["has_child"].astype(np.int64)),
             "salary": people["salaries"],
             "rate": people["rates"],
-            "single_exemp": np.where(married, 0, 1_000 + 100 * states).astype(np.int32),
+            "single_exemp": people["single_exemptions"].astype(np.int32),
             "married_exemp": np.where(married, 2_000 + 150 * states, 0).astype(np.int32),
             "child_exemp": people["child_exemptions"].astype(np.int32),
         }
@@ -109,9 +112,10 @@ def _child_exemption(states: np.ndarray, has_child: np.ndarray) -> np.ndarray:
 
 def _break(people: dict[str, np.ndarray], broken: Mapping[str, int], random: np.random.Generator) -> None:
     """Spoil as many rows as asked, each against one rule."""
-    unknown = set(broken) - set(RULES)
+    known = (*RULES, *UNWRITTEN)
+    unknown = set(broken) - set(known)
     if unknown:
-        raise ValueError(f"No such rule to break: {', '.join(sorted(unknown))}. Known: {', '.join(RULES)}.")
+        raise ValueError(f"No such rule to break: {', '.join(sorted(unknown))}. Known: {', '.join(known)}.")
     spoilt = random.permutation(len(people["ids"]))[: sum(broken.values())]
     for rule, count in broken.items():
         rows, spoilt = spoilt[:count], spoilt[count:]
@@ -127,6 +131,8 @@ def _break(people: dict[str, np.ndarray], broken: Mapping[str, int], random: np.
             case "salary_is_positive":  # with the lowest rate, so that no other rule is broken
                 people["salaries"][rows] *= -1
                 people["rates"][rows] = 0
+            case "single_exemption_by_state":
+                people["single_exemptions"][rows] += 1
 
 
 def _city_count() -> int:

@@ -25,7 +25,12 @@ LOADS: dict[str, dict[str, Any]] = {
     "wednesday": {
         "rows": 1_000,
         "first_id": 21_001,
-        "broken": {"phone_is_unique": 2, "zip_decides_city": 6, "rate_follows_salary": 1},
+        "broken": {
+            "phone_is_unique": 2,
+            "zip_decides_city": 6,
+            "rate_follows_salary": 1,
+            "single_exemption_by_state": 1,  # no rule says so: tax_discovery found it
+        },
     },
 }
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dags_examples import tax_data
-from dags_examples.tax_data import RULES, tax_table
+from dags_examples.tax_data import RULES, UNWRITTEN, tax_table
 from dc_engine.constraints.files import load_constraints
 
 
@@ -22,6 +22,7 @@ def broken_rules(table: pd.DataFrame) -> set[str]:
         "child_exemption_by_state": (table.groupby(["state", "has_child"]).child_exemp.nunique() > 1).any(),
         "rate_follows_salary": (by_salary.rate < highest_before).any(),
         "salary_is_positive": (table.salary <= 0).any(),
+        "single_exemption_by_state": (table.groupby(["state", "marital_status"]).single_exemp.nunique() > 1).any(),
     }
     return {rule for rule, broken in checks.items() if broken}
 
@@ -34,7 +35,7 @@ def test_loads_are_consistent_with_each_other():
     assert broken_rules(table) == set()
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [*RULES, *UNWRITTEN])
 def test_one_rule_can_be_broken_without_the_others(rule):
     first = tax_table(20_000).to_pandas()
     second = tax_table(1_000, first_id=20_001, broken={rule: 8}).to_pandas()

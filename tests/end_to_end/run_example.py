@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dags_examples.demo import airflow_environment, example_dag, run_load
+from dags_examples.demo import airflow_environment, example_dag, run_discovery, run_load
 
 
 def xcom(run_id: str, task_id: str) -> dict[str, Any]:
@@ -31,6 +31,9 @@ def main(output: Path, loads: list[str]) -> None:
     dag = example_dag()
     outcomes = {}
     for load in loads:
+        if load == "night":
+            outcomes[load] = {"state": run_discovery(example_dag("tax_discovery"))}
+            continue
         outcome = run_load(dag, load, output)
         verdict = outcome.verdict.to_dict() if outcome.verdict else None
         outcomes[load] = {"tasks": outcome.tasks, "verdict": verdict, "xcom": xcom(outcome.run_id, "gate")}

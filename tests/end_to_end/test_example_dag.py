@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from dags_examples.demo import Outcome, summary_lines
+from dags_examples.demo import LOST_ON_PURPOSE, Outcome, summary_lines
+from dc_engine.state.storage import Storage
+from dc_engine.stored import read_dependencies
 from dc_engine.verdict import Verdict
 
 pytestmark = pytest.mark.xdist_group("airflow")
@@ -24,8 +26,8 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcomes(output: Path, repository: Path) -> dict[str, Any]:
-    """The first load (green) and the broken one (red), each a run of the DAG with its own spark-submit."""
-    command = [sys.executable, "-m", "tests.end_to_end.run_example", output, "monday", "wednesday"]
+    """The first load (green), a discovery, and the broken load (red), each with its own spark-submit."""
+    command = [sys.executable, "-m", "tests.end_to_end.run_example", output, "monday", "night", "wednesday"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYSPARK"))}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
@@ -78,7 +80,7 @@ def test_the_summary_is_in_xcom_also_after_the_failure(outcomes):
 
 
 def test_both_verdicts_are_in_data_docs_and_linked_from_their_tasks(outcomes, output):
-    for load, run in (("monday", "monday_v1"), ("wednesday", "wednesday_v2")):
+    for load, run in (("monday", "monday_v1"), ("wednesday", "wednesday_v3")):
         pushed = outcomes[load]["data_docs"]
         assert pushed["return_value"]["success"] is (load == "monday")
         assert f"/dcgate/tax/{run}/" in pushed["data_docs"]
@@ -92,7 +94,8 @@ def test_nothing_of_the_exchange_is_left_in_the_state(outcomes, output):
 
 
 def test_the_summary_of_the_demo_tells_it_all(outcomes):
-    told = [Outcome(load, "", one["tasks"], Verdict.from_dict(one["verdict"]), 0.0) for load, one in outcomes.items()]
+    loads = {load: one for load, one in outcomes.items() if load != "night"}
+    told = [Outcome(load, "", one["tasks"], Verdict.from_dict(one["verdict"]), 0.0) for load, one in loads.items()]
     assert all(one.as_told for one in told)
     text = "\n".join(summary_lines(told))
     assert "gate green, published" in text
@@ -100,3 +103,18 @@ def test_the_summary_of_the_demo_tells_it_all(outcomes):
     for rule in ("phone_is_unique", "zip_decides_city", "rate_follows_salary"):
         assert f"{rule} (error): " in text
     assert text.count("example 2") == 3
+    assert f"{LOST_ON_PURPOSE} (held since monday; now " in text
+    assert "what holds instead: " in text
+
+
+def test_what_the_discovery_found_is_watched_by_the_gate(outcomes, output):
+    assert outcomes["night"]["state"] == "done"
+    verdict = Verdict.from_dict(outcomes["wednesday"]["verdict"])
+    lost = {one.text: one for one in verdict.dependencies.invalidated if one.watched}
+    assert lost[LOST_ON_PURPOSE].violations > 0
+    assert all("marital_status" in one["text"] for one in lost[LOST_ON_PURPOSE].instead)
+    assert lost[LOST_ON_PURPOSE].instead
+    assert "zip -> city" in lost
+    holding = {one["text"] for one in read_dependencies(Storage(str(output / "data" / "state" / "tax")))}
+    assert LOST_ON_PURPOSE not in holding
+    assert "child_exemp -> has_child" in holding

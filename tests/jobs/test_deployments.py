@@ -17,8 +17,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dc_engine.apply_load import apply_load
+from dc_engine.discover import discover
 from dc_engine.maintain import maintain
 from dc_engine.shipping import application, build_engine_zip
+from dc_engine.state.storage import Storage
+from dc_engine.stored import read_dependencies
 from tests.conftest import SPARK_SETTINGS
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -41,6 +44,8 @@ from dc_engine.apply_load import apply_load
 session = SparkSession.builder.remote("local[2]").getOrCreate()
 print(json.dumps(apply_load(session, json.load(open(sys.argv[1]))).to_dict()))
 """
+
+DISCOVER_BY_CONNECT = CONNECT.replace("apply_load", "discover").replace(".to_dict()", "")
 
 KILLED_WORKERS = """
 import json, os, signal, sys
@@ -97,8 +102,10 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = sysconfig.get_paths()["purelib"]
     path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
     path.chmod(0o755)
-    assert subprocess.run([path, "-c", "import dc_engine"], cwd=path.parent, capture_output=True).returncode
-    assert not subprocess.run([path, "-c", "import pyarrow"], cwd=path.parent, capture_output=True).returncode
+    for module, there in (("dc_engine", False), ("pyarrow", True)):
+        environment = {**os.environ, "PYTHONPATH": ""}
+        done = subprocess.run([path, "-c", f"import {module}"], cwd=path.parent, env=environment, capture_output=True)
+        assert (done.returncode == 0) is there
     return path
 
 
@@ -129,11 +136,11 @@ def _run(command: list[str], folder: Path, **environment: str) -> dict[str, Any]
     return json.loads(done.stdout)
 
 
-def _submit(master: str, folder: Path, request: str, python: Path) -> dict[str, Any]:
+def _submit(master: str, folder: Path, request: str, python: Path, job: str = "apply_load") -> dict[str, Any]:
     conf = [part for name, value in SPARK_SETTINGS.items() for part in ("--conf", f"{name}={value}")]
     spark_submit = str(Path(sys.executable).with_name("spark-submit"))
     engine = str(build_engine_zip(folder))
-    command = [spark_submit, "--master", master, *conf, "--py-files", engine, application(), "--request", request]
+    command = [spark_submit, "--master", master, *conf, "--py-files", engine, application(job), "--request", request]
     variables = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": ""}
     return _run(command, folder, **variables)
 
@@ -206,3 +213,38 @@ class TestDeployments:
         assert error["type"] == "ChangesError"
         assert "/no/such/load" in error["message"]
         assert not (tmp_path / "state").exists()
+
+
+def _discovery(state: Path, loads: list[Path]) -> dict[str, Any]:
+    return {"state": f"file://{state}", "table": {"path": str(loads[0])}, "constraints": RULES, "engine": "spark"}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, loads: list[Path]) -> list[Any]:
+    """The dependencies of the first load in the tests' own session."""
+    answer = discover(spark, _discovery(tmp_path_factory.mktemp("found") / "state", loads))
+    assert {one["class"] for one in answer["dependencies"]} == {"unique", "fd", "dc"}
+    return answer["dependencies"]
+
+
+class TestDiscovery:
+    """A table becomes the first load of a new state, and its dependencies are found, wherever Spark runs."""
+
+    def request(self, folder: Path, loads: list[Path]) -> str:
+        (folder / "request.json").write_text(json.dumps(_discovery(folder / "state", loads)))
+        return str(folder / "request.json")
+
+    def check(self, answer: dict[str, Any], found: list[Any], folder: Path) -> None:
+        assert answer["dependencies"] == found
+        assert read_dependencies(Storage(f"{folder}/state")) == found
+        assert maintain(pytest.fail, "verify", {"state": f"{folder}/state"})["sound"]
+
+    @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+    def test_spark_submit(
+        self, found: list[Any], tmp_path: Path, loads: list[Path], bare_python: Path, master: str
+    ) -> None:
+        self.check(_submit(master, tmp_path, self.request(tmp_path, loads), bare_python, "discover"), found, tmp_path)
+
+    def test_spark_connect(self, found: list[Any], tmp_path: Path, loads: list[Path]) -> None:
+        command = [sys.executable, "-c", DISCOVER_BY_CONNECT, self.request(tmp_path, loads)]
+        self.check(_run(command, tmp_path, PYSPARK_PYTHON=sys.executable), found, tmp_path)

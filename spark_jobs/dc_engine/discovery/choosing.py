@@ -23,6 +23,7 @@ _FEW_ROWS = 50
 _BY_CHANCE = 20.0
 """From so many violations on that one would expect, it is no chance that there is none."""
 _LONG = 3
+_MOST_LONG = 3
 _EQUAL = int(Outcome.EQUAL)
 _IDS = ("id", "key", "uuid", "guid")
 _NUMBERS = (*_IDS, "no", "nr", "num", "number", "code", "sku", "isbn", "iban", "reference", "ref")
@@ -88,12 +89,18 @@ def chosen(found: Found, most: int = MOST_RULES) -> Choice:
         doubt = _doubt(found, rule)
         if not doubt and len(rules) < most:
             rules.append(rule)
-        elif doubt and one.support and len(doubtful) < MOST_DOUBTFUL:
+        elif doubt and one.support and len(doubtful) < MOST_DOUBTFUL and not _is_one_too_long(one, doubtful):
             doubtful.append(Rule(one, rule.wording, doubt))
         else:
             further += 1
     doubtful = [rule for rule in doubtful if not _follows(found, rule.dependency, [one.dependency for one in rules])]
     return Choice(key, why, rules, doubtful, further)
+
+
+def _is_one_too_long(one: Dependency, doubtful: Sequence[Rule]) -> bool:
+    """Whether it is long, and enough long ones are there."""
+    long = [rule for rule in doubtful if len(said(rule.dependency.box)) > _LONG]
+    return len(said(one.box)) > _LONG and len(long) >= _MOST_LONG
 
 
 def _doubt(found: Found, rule: Rule) -> str:

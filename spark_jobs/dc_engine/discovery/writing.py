@@ -123,7 +123,9 @@ def _known(rule: Rule) -> list[str]:
 
 def _support(rule: Rule) -> str:
     support = rule.dependency.support
-    return "support not known" if support is None else f"{counted(support, 'pair')} of rows support it"
+    if support is None:
+        return "support not known"
+    return f"{counted(support, 'pair')} of rows {'supports' if support == 1 else 'support'} it"
 
 
 def _rows(one: Before) -> str:
