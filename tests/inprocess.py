@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dc_engine.constraints.model import microseconds
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, ROW_HASHES, StagedLoad, gather, stage_rows
+from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, SALT, StagedLoad, gather, stage_rows
 from dc_engine.engines.base import Engine, Here, Staging, Tasks
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
@@ -89,8 +89,7 @@ class Session(Engine):
         if CHANGE_TYPE in by_name:
             arrays.append(table.column(by_name[CHANGE_TYPE]))
             names.append(CHANGE_TYPE)
-        arrays += [pa.array(lane) for lane in row_hashes(table)]
-        whole = pa.table(arrays, names=[*names, *ROW_HASHES])
+        whole = pa.table([*arrays, pa.array(row_hashes(table))], names=[*names, SALT])
         half = -(-table.num_rows // 2)
         documents = []
         for number, part in enumerate((whole.slice(0, half), whole.slice(half))):
@@ -113,15 +112,15 @@ class Session(Engine):
         raise AssertionError("needs Spark")
 
 
-def row_hashes(table: pa.Table) -> list[np.ndarray]:
-    """Two numbers for each row, from all columns but those of a change feed; NULLs do not count."""
+def row_hashes(table: pa.Table) -> np.ndarray:
+    """A number for each row, from all columns but those of a change feed; NULLs do not count."""
     columns = [name for name in table.column_names if name.lower() not in FEED_COLUMNS]
     lists = [[_plain(value) for value in table.column(name).to_pylist()] for name in columns]
     rows = [
         tuple((name.lower(), value) for name, value in zip(columns, row, strict=True) if value is not None)
         for row in zip(*lists, strict=True)
     ]
-    return [np.array([hash((salt, repr(row))) for row in rows], np.int64) for salt in (1, 2)]
+    return np.array([hash(repr(row)) for row in rows], np.int64)
 
 
 def _plain(value: Any) -> Any:

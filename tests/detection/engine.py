@@ -18,7 +18,7 @@ from dc_engine.detection.encode import Spread
 from dc_engine.detection.plan import make_plan, with_zones
 from dc_engine.detection.rows import take_rows
 from dc_engine.detection.sizing import make_work
-from dc_engine.detection.staging import ROW_HASHES, Staged, gather, stage_rows
+from dc_engine.detection.staging import SALT, Staged, gather, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
 from dc_engine.maintained.judging import Findings, add_up
 from dc_engine.request import Changes, Request
@@ -103,8 +103,7 @@ class Engine:
 
     def _stage(self, rows: pa.Table, partition: int) -> Staged:
         batches = rows.select(list(self.plan.columns)).to_batches()
-        for name in ROW_HASHES:
-            batches = [batch.append_column(name, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches]
+        batches = [batch.append_column(SALT, pa.array(np.zeros(batch.num_rows, np.int64))) for batch in batches]
         return stage_rows(self.storage, self.loads, self.plan.columns, partition, iter(batches))
 
     def _forced(self, number: int) -> Spread:

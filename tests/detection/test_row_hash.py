@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from dc_engine.detection.sources import row_hash
+from dc_engine.detection.staging import SALT
 from dc_engine.errors import SchemaError
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -232,7 +233,7 @@ def test_the_hash_of_a_row_is_part_of_the_format(spark: SparkSession) -> None:
     nested = "array(named_struct('a', map('k', 1.5d), 'b', null), null) as nested"
     for sql, expected in ((row, -4453929884303617916), (f"{row}, {nested}", 7621604425648599255)):
         frame = spark.sql(f"select {sql}")
-        assert frame.select(row_hash(frame, "_dc_hash_a")).collect()[0][0] == expected
+        assert frame.select(row_hash(frame, SALT)).collect()[0][0] == expected
 
 
 def test_fields_that_differ_only_by_case_are_refused_with_their_column(spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ def widen(spark: Session, storage: Storage, snapshot: Snapshot, plan: Plan, sour
     """Files of all rows that count with the columns that the table has."""
     known = spark.sources[source.path or ""].table
     key = plan.key[0] if plan.key else None
-    codes = known.column(key).to_pylist() if key else row_hashes(known)[0].tolist()
+    codes = known.column(key).to_pylist() if key else row_hashes(known).tolist()
     places = {code: place for place, code in enumerate(codes)}
     wanted = [ROW_HASH, *([key] if key else [])]
     rows = pa.concat_tables(read_rows(storage, snapshot.files_of(FileKind.ROWS), wanted))

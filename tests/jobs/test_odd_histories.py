@@ -241,7 +241,7 @@ class TestReplacing:
 def widen(spark: Session, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes) -> list[DataFile]:
     """All rows that count of a state without key, with the columns that the table has: Spark's part."""
     known = spark.sources[source.path or ""].table
-    places = {code: place for place, code in enumerate(row_hashes(known)[0].tolist())}
+    places = {code: place for place, code in enumerate(row_hashes(known).tolist())}
     rows = pa.concat_tables(read_rows(storage, snapshot.files_of(FileKind.ROWS), [ROW_HASH]))
     dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
     rows = rows.filter(pa.array(is_alive(rows.column(ROW_ID).to_numpy(), dead)))

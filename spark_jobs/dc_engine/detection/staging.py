@@ -27,7 +27,8 @@ from dc_engine.state.files import DataFile, FileKind, data_file
 from dc_engine.state.parquet import Builder, store_parquet
 from dc_engine.state.storage import Storage
 
-ROW_HASHES = ("_dc_hash_a", "_dc_hash_b")
+SALT = "_dc_hash_a"
+"""What the hash of a row begins with, and what the column of hashes is called on its way."""
 CHANGE_TYPE = "_change_type"
 FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
 """The columns that a change data feed adds to those of the table."""
@@ -94,15 +95,14 @@ def stage_rows(
 
 def _add_rows(inserted: _Share, deleted: _Share, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:
     for batch in batches:
-        hashes = [batch.column(batch.schema.get_field_index(name)) for name in ROW_HASHES]
-        kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes[0])
+        hashes = batch.column(batch.schema.get_field_index(SALT))
+        kept = batch.select(range(len(columns))).rename_columns(list(columns)).append_column(ROW_HASH, hashes)
         gone = _is_delete(batch)
         if gone is None:
-            inserted.add(kept, hashes)
+            inserted.add(kept)
             continue
         for share, mine in ((inserted, ~gone), (deleted, gone)):
-            chosen = pa.array(mine)
-            share.add(kept.filter(chosen), [one.filter(chosen) for one in hashes])
+            share.add(kept.filter(pa.array(mine)))
 
 
 def _is_delete(batch: pa.RecordBatch) -> np.ndarray | None:
@@ -134,12 +134,13 @@ class _Share:
     def __init__(self, storage: Storage | None, load: int, kind: FileKind) -> None:
         self._writer = _Writer(storage, load, kind) if storage else None
         self._rows = 0
-        self._sums = [0] * len(ROW_HASHES)
+        self._sums = [0, 0]
 
-    def add(self, rows: pa.RecordBatch, hashes: Sequence[pa.Array]) -> None:
+    def add(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
-        for place, lane in enumerate(hashes):
-            self._sums[place] = (self._sums[place] + int(lane.to_numpy().view(np.uint64).sum())) % 2**64
+        hashes = rows.column(ROW_HASH).to_numpy().view(np.uint64)
+        for place, lane in enumerate((hashes, _mixed(hashes))):
+            self._sums[place] = (self._sums[place] + int(lane.sum())) % 2**64
         if self._writer:
             self._writer.add(rows)
 
@@ -151,6 +152,14 @@ class _Share:
     @property
     def so_far(self) -> Part:
         return Part(self._writer.files if self._writer else [], self._rows, self._sums)
+
+
+def _mixed(hashes: np.ndarray) -> np.ndarray:
+    """The hashes, one to one, as numbers that have nothing to do with them: two sums tell more than one."""
+    mixed = hashes + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 class _Writer:
@@ -248,7 +257,7 @@ def gather(
         shares = [part.shares[place] for part in parts]
         files.append(_numbered([file for share in shares for file in share.files], first_id))
         counts.append(sum(share.rows for share in shares))
-        sums = [sum(share.sums[lane] for share in shares) % 2**64 for lane in range(len(ROW_HASHES))]
+        sums = [sum(share.sums[lane] for share in shares) % 2**64 for lane in range(2)]
         marks += [str(counts[-1]), *(f"{one:016x}" for one in sums)] if place == 0 or counts[-1] else []
     names = "|".join(
         sorted(f"{name.lower()}:{spark_type}" for name, spark_type in columns if name.lower() not in FEED_COLUMNS)

@@ -17,7 +17,7 @@ from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
-from dc_engine.detection.staging import CHANGE_TYPE, ROW_HASHES, StagedLoad
+from dc_engine.detection.staging import CHANGE_TYPE, SALT, StagedLoad
 from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
 from dc_engine.errors import ChangesError, counted
 from dc_engine.masking import told
@@ -54,7 +54,7 @@ def quarantine(
     assert request.quarantine is not None
     # by a merge: Spark thinks that what comes from few files is small, and would send it to every worker
     violating = _violating(spark, storage, staged, listed).hint("merge")
-    rows = changes.withColumn(ROW_HASH, row_hash(changes, ROW_HASHES[0])).join(violating, ROW_HASH, "left")
+    rows = changes.withColumn(ROW_HASH, row_hash(changes, SALT)).join(violating, ROW_HASH, "left")
     names = {name.lower(): name for name in changes.columns}
     if CHANGE_TYPE in names:
         inserts = f.col(quoted(names[CHANGE_TYPE])).isin("insert", "update_postimage")

@@ -15,7 +15,7 @@ from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.sources import kept, kept_name, read_changes, reading, row_hash
-from dc_engine.detection.staging import ROW_HASHES
+from dc_engine.detection.staging import SALT
 from dc_engine.detection.table import WriteRows, misfit, rows_of_state
 from dc_engine.errors import ChangesError, SchemaError, counted
 from dc_engine.request import Changes
@@ -42,7 +42,7 @@ def widen(
     dead = snapshot.files_of(FileKind.DEAD)
     key_types = tuple(plan.types[: len(plan.key)])
     state = rows_of_state(spark, storage, snapshot.files_of(FileKind.ROWS), dead, plan.key, key_types)
-    rows = table.select(*kept(table, columns), row_hash(table, ROW_HASHES[0]).alias(ROW_HASH))
+    rows = table.select(*kept(table, columns), row_hash(table, SALT).alias(ROW_HASH))
     joined = _by_key(state, rows, len(plan.key)) if plan.key else _by_hash(state, rows)
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]
     chosen = joined.select(*[f.col(name) for name in names])
