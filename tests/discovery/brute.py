@@ -41,13 +41,18 @@ def one_way(rule: Rule) -> Rule:
     return min(rule, turned(rule), key=sorted)
 
 
-def read_rule(formula: str) -> Rule:
-    """The rule of a formula."""
+def written_rule(formula: str) -> Rule:
+    """The rule of a formula, just as it is written."""
     found = []
     for row, left, op, other, right in _COMPARISON.findall(formula):
         assert {row, other} == {"t", "s"}, formula
         found.append((left, op, right) if row == "t" else (right, _TURNED[op], left))
-    return one_way(frozenset(found))
+    return frozenset(found)
+
+
+def read_rule(formula: str) -> Rule:
+    """The rule of a formula, either way round."""
+    return one_way(written_rule(formula))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dc_engine.maintained.stored import read_set
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import DependencyVerdict, LostDependency, Verdict
-from tests.discovery.brute import Brute, Row, Situations, comparable, one_way, read_rule, turned
+from tests.discovery.brute import Brute, Row, Situations, comparable, one_way, read_rule, turned, written_rule
 from tests.discovery.oracle import HOLDS, WEAKER, Rule
 
 _CLASSES = ("unique", "fd", "dc")
@@ -188,11 +188,3 @@ class Judge:
 def read_names(formula: str) -> set[str]:
     """The columns of a formula."""
     return {name for left, _, right in read_rule(formula) for name in (left, right)}
-
-
-def written_rule(formula: str) -> Rule:
-    """The rule just as it is written."""
-    found = read_rule(formula)
-    first = formula.partition("(")[2].split(" ")[0:3]
-    left, op, right = first[0].rpartition(".")[2], first[1], first[2].rstrip(")").rpartition(".")[2]
-    return found if (left, op, right) in found else turned(found)

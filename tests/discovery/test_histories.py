@@ -1,7 +1,4 @@
-"""After any history of loads the dependencies that a state knows are those of its rows, and every verdict is right.
-
-``brute.py`` is the definition; here is what can happen to a table with dependencies, and what must be so then.
-"""
+"""After any history the dependencies that a state knows are those of its rows (``brute.py``), and verdicts are right."""
 
 from __future__ import annotations
 
