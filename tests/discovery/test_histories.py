@@ -1,4 +1,4 @@
-"""After any history the dependencies that a state knows are those of its rows (``brute.py``), and verdicts are right."""
+"""After any history a state knows the dependencies of its rows (``brute.py`` says which), and verdicts are right."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ class Histories(RuleBasedStateMachine):
 
 Histories.TestCase.settings = settings(
     backend="new each time",
-    max_examples=400 if NIGHTLY else 20,
+    max_examples=400 if NIGHTLY else 12,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -20,7 +20,7 @@ from tests.inprocess import Session, Source
 
 Row = Mapping[str, Any]
 Sets = dict[str, set[Rule]]
-FEW = settings(max_examples=max(25, settings().max_examples // 5))
+FEW = settings(max_examples=max(15, settings().max_examples // 15))
 CELLS = st.sampled_from([0, 1, 2, None])
 ROWS = st.lists(st.fixed_dictionaries({"a": CELLS, "b": st.integers(0, 2), "c": CELLS}), min_size=2, max_size=9)
 MODES = st.sampled_from(["counted", "witnessed"])
@@ -122,7 +122,7 @@ def _copies(rules: set[Rule]) -> set[Rule]:
     return {rule for rule in rules if {a for a, *_ in rule} >= {"b", "d"}}
 
 
-@settings(max_examples=max(8, settings().max_examples // 25))
+@settings(max_examples=max(6, settings().max_examples // 50))
 @given(ROWS, st.lists(st.integers(0, 9), max_size=3), MODES)
 def test_it_does_not_matter_in_how_many_loads_rows_come(tmp_path_factory, rows, cuts, mode):
     folder: Path = tmp_path_factory.mktemp("loads")
@@ -139,7 +139,7 @@ def test_it_does_not_matter_in_how_many_loads_rows_come(tmp_path_factory, rows, 
     assert table.formulas == at_once.formulas
 
 
-@settings(max_examples=max(8, settings().max_examples // 25))
+@settings(max_examples=max(6, settings().max_examples // 50))
 @given(ROWS, ROWS, MODES, st.booleans())
 def test_a_load_that_is_taken_out_again_leaves_what_was_there(tmp_path_factory, rows, more, mode, later):
     table = Table(tmp_path_factory.mktemp("retracted"), "a b c")
