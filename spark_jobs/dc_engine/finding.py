@@ -62,9 +62,11 @@ def in_table(engine: Engine, asked: Discovery, clock: Clock, fitting: Fitting | 
     with clock.step("search"):
         known = found(space, coded, asked.mode)
     with clock.step("rank"):
-        scales = Scales(coded.table(space, known.nullable), known.sets.get("unique", ()))
+        scales = Scales(coded.table(space, known.nullable), known.keys)
         terms = space.terms(known.nullable)
-        dependencies = listed(terms, space.nulls, known.sets, scales, "") if table.num_rows > 1 else []
+        dependencies = (
+            listed(terms, space.nulls, known.sets, scales, "", known.violations) if table.num_rows > 1 else []
+        )
     return InTable(table, space, known, terms, scales, dependencies)
 
 

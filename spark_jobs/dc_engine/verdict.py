@@ -87,6 +87,8 @@ class LostDependency(DependencyVerdict):
     """Whether it counts: one that nobody watches is only reported."""
     violations: int | None = 0
     """How many pairs of rows violate it now; None where that was not counted."""
+    error_now: float | None = None
+    """The share of all pairs that they are; ``error`` is what it was before."""
     example: dict[str, Any] | None = None
     """A pair of rows that violates it, in the form of a constraint's samples."""
     instead: list[dict[str, Any]] = field(default_factory=list)

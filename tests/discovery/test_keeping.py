@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -117,6 +119,10 @@ def check(space: Space, known: Known, rows: Sequence[tuple[Any, ...]]) -> None:
     assert not known.because
 
 
+def differ(column: str, t: dict[str, Any], s: dict[str, Any]) -> bool:
+    return None not in (t[column], s[column]) and t[column] != s[column]
+
+
 def agree(columns: frozenset[str], t: dict[str, Any], s: dict[str, Any]) -> bool:
     return all(t[name] is not None and t[name] == s[name] for name in columns)
 
@@ -175,3 +181,54 @@ def test_patterns_get_room_for_the_first_null_of_a_column():
     assert after.nullable == {"c0"}
     assert Layout(space.terms(after.nullable)).slots != Layout(space.terms(known.nullable)).slots
     check(space, after, [(1, 1), (2, 1), (None, 2)])
+
+
+ERRORS = st.sampled_from([0.05, 0.1, 0.3, 0.5])
+
+
+@given(histories(), st.sampled_from([COUNTED, WITNESSED]), ERRORS)
+def test_with_errors_allowed_keys_and_fds_are_the_smallest_that_few_pairs_violate(history, mode, error):
+    space, rows, steps = history
+    space = replace(space, classes=("unique", "fd"), max_error=error, cross=(), ordered=())
+    ids = np.arange(len(rows)) * 7 + 3
+    known, there = None, np.zeros(len(rows), bool)
+    for first, last, gone in steps:
+        before = there.copy()
+        there[first:last] = True
+        there[sorted(gone)] = False
+        living = [row for row, alive in zip(rows, there, strict=True) if alive]
+        if known is None:
+            known = found(space, coded(space, living, ids[there]), mode)
+        else:
+            some = np.flatnonzero(before | there)
+            table = coded(space, [rows[place] for place in some], ids[some])
+            known = changed(space, known, Turnover(table, before[some], there[some]))
+        assert approximate_sides(space, known) == expected_sides(
+            list(space.columns), rows_of(space, living), Fraction(str(error))
+        )
+
+
+Sides = dict[tuple[frozenset[str], str | None], int]
+
+
+def approximate_sides(space: Space, known: Known) -> Sides:
+    """Left and right sides that were found, each with its violating pairs."""
+    terms, sides = space.terms(known.nullable), {}
+    for box in [box for some in known.sets.values() for box in some]:
+        rule = rule_of(terms, box)
+        right = next((a for a, op, _ in rule if op == "!="), None)
+        sides[frozenset(a for a, op, _ in rule if op == "="), right] = known.violations[box]
+    return sides
+
+
+def expected_sides(names: Sequence[str], rows: Sequence[dict[str, Any]], error: Fraction) -> Sides:
+    """The same by definition."""
+    pairs = list(itertools.combinations(rows, 2))
+    sides = [frozenset(some) for size in range(len(names) + 1) for some in itertools.combinations(names, size)]
+    expected: Sides = {}
+    for right in [None, *names]:
+        broken = [(t, s) for t, s in pairs if right is None or differ(right, t, s)]
+        counts = {one: sum(agree(one, t, s) for t, s in broken) for one in sides if right not in one}
+        good = [one for one, number in counts.items() if number <= error * len(pairs)]
+        expected |= {(one, right): counts[one] for one in minimal(good)}
+    return expected

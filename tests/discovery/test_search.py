@@ -65,7 +65,7 @@ def rule_of(layout: Layout, box: Box) -> Rule:
 
 
 def dcs(layout: Layout, settled: Settled) -> set[Rule]:
-    return {rule_of(layout, box) for box in settled.sets["dc"]}
+    return {rule_of(layout, box) for box in settled.found.sets["dc"]}
 
 
 ALL = ("unique", "fd", "dc")
@@ -97,13 +97,15 @@ def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
         known = Shown(known.patterns, place_of[known.t], place_of[known.s])
         now = [*(rows[place] for place in left), *more]
         new = np.arange(len(now)) >= len(left)
-        valid = [box for some in before.sets.values() for box in some]
+        valid = [box for some in before.found.sets.values() for box in some]
         table = table_of(layout, now)
         provers = {"whole": Prover(table), "fresh": Prover(table, new)}
         after = settle(known=known, enumerate_=enumerator(layout, ALL, None), valid=valid, **provers)
     assert dcs(layout, after) == minimal_rules(ops, now)
     fresh = settle(Prover(table), Shown.of(layout), enumerator(layout, ALL, None))
-    assert {name: set(some) for name, some in after.sets.items()} == {k: set(v) for k, v in fresh.sets.items()}
+    assert {name: set(some) for name, some in after.found.sets.items()} == {
+        k: set(v) for k, v in fresh.found.sets.items()
+    }
     t, s = after.known.t, after.known.s
     assert (layout.canonical(table_of(layout, now).patterns(t, s)) == after.known.patterns).all(), "witnesses are right"
 
@@ -142,4 +144,4 @@ def test_without_two_rows_everything_holds(rows):
     ops = {("a", "a"): tuple(op_of(Outcome(mask)) for mask in (2, 5))}
     layout = Layout(terms_of(ops, rows))
     settled = settle(Prover(table_of(layout, rows)), Shown.of(layout), enumerator(layout, ALL, None))
-    assert settled.sets == {"unique": [(7,)], "fd": [(5,)], "dc": [(7,)]}
+    assert settled.found.sets == {"unique": [(7,)], "fd": [(5,)], "dc": [(7,)]}

@@ -22,6 +22,17 @@ from dc_engine.discovery.searching import whole_of
 from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
 
 Columns = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a search may spend: sets, and seconds."""
+
+    most: int = 10_000_000
+    seconds: float | None = None
+
+
+NO_LIMIT = Spend()
 DIFFERENT = Outcome.LESS | Outcome.GREATER
 _TABLED = 17
 """Of so many columns every set has a place in a table."""
@@ -29,30 +40,49 @@ _TABLED = 17
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The dependencies of one class: left sides for each right side (``unique`` has none), or bodies."""
+    """Left sides for each right side (``unique`` has none). If it was stopped: all of up to so many columns."""
 
     left: Mapping[str, list[Columns]] = field(default_factory=dict)
-    bodies: list[Body] = field(default_factory=list)
-    complete: bool = True
+    complete_columns: int | None = None
+    stopped: str = ""
 
 
-def uniques(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None) -> Found:
+def uniques(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None, spend: Spend = NO_LIMIT) -> Found:
     """The smallest sets of columns on which no two rows agree."""
     names, differs, _ = equalities(layout, patterns)
-    found = left_sides(differs, None, max_columns)
-    return Found({"": _named(names, found)}, complete=found.complete)
+    return _found({"": names}, [left_sides(differs, None, max_columns, spend)])
 
 
-def fds(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None, threads: int | None = None) -> Found:
+def fds(
+    layout: Layout,
+    patterns: np.ndarray,
+    *,
+    max_columns: int | None = None,
+    spend: Spend = NO_LIMIT,
+    threads: int | None = None,
+) -> Found:
     """For each column the smallest sets of others that decide it; a constant one is decided by none."""
     names, differs, unequal = equalities(layout, patterns)
     distinct = first_of_each(np.concatenate([packed(differs), packed(unequal)], axis=1))
     differs, unequal = differs[distinct], unequal[distinct]
+
+    def decide(place: int) -> Hitting:
+        return left_sides(differs[unequal[:, place]], place, max_columns, spend)
+
     with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 8)) as pool:
-        places = range(len(names))
-        sides = list(pool.map(lambda place: left_sides(differs[unequal[:, place]], place, max_columns), places))
-    left = {name: _named(names, found) for name, found in zip(names, sides, strict=True)}
-    return Found(left, complete=all(found.complete for found in sides))
+        sides = list(pool.map(decide, range(len(names))))
+    return _found(dict.fromkeys(names, names), sides)
+
+
+def _found(names: Mapping[str, list[str]], sides: list[Hitting]) -> Found:
+    """All left sides; where the search for one right side was stopped, those of all are cut to what it has."""
+    stopped = [one for one in sides if not one.complete]
+    bound = min((one.complete_terms or 0 for one in stopped), default=None)
+    left = {
+        right: [frozenset(mine[one] for one in some) for some in found.sets if bound is None or len(some) <= bound]
+        for (right, mine), found in zip(names.items(), sides, strict=True)
+    }
+    return Found(left, bound, stopped[0].stopped if stopped else "")
 
 
 def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -65,7 +95,9 @@ def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndar
     return [layout.terms.terms[place].left for place in places], differs, unequal
 
 
-def left_sides(differs: np.ndarray, right: int | None, max_columns: int | None = None) -> Hitting:
+def left_sides(
+    differs: np.ndarray, right: int | None, max_columns: int | None = None, spend: Spend = NO_LIMIT
+) -> Hitting:
     """The smallest sets of columns, by their numbers and without ``right``, one of which differs in each row."""
     from dc_engine.kernels.contexts import smallest_left_sides
     from dc_engine.kernels.packing import smallest_points
@@ -81,16 +113,14 @@ def left_sides(differs: np.ndarray, right: int | None, max_columns: int | None =
         points[:, right] = False
     terms, most_of = np.arange(width), np.ones(width, np.int64)
     points = points[smallest_points(whole_of(points, points, terms, most_of, width))]
-    return minimal_hitting_sets(Problem(points, points, terms, most_of), max_terms=max_columns, threads=1)
+    problem = Problem(points, points, terms, most_of)
+    return minimal_hitting_sets(problem, max_terms=max_columns, most=spend.most, seconds=spend.seconds, threads=1)
 
 
-def _named(names: list[str], found: Hitting) -> list[Columns]:
-    return [frozenset(names[one] for one in chosen) for chosen in found.sets]
-
-
-def raw_dcs(layout: Layout, patterns: np.ndarray, *, max_terms: int | None = None) -> Hitting:
+def raw_dcs(layout: Layout, patterns: np.ndarray, *, max_terms: int | None = None, spend: Spend = NO_LIMIT) -> Hitting:
     """All minimal sets of literals: what is maintained."""
-    return minimal_hitting_sets(problem_of(layout, patterns), max_terms=max_terms)
+    problem = problem_of(layout, patterns)
+    return minimal_hitting_sets(problem, max_terms=max_terms, most=spend.most, seconds=spend.seconds)
 
 
 def shown_dcs(terms: Terms, raw: Iterable[frozenset[int]]) -> list[Body]:

@@ -3,34 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from dc_engine.discovery.boxes import Box, agreeing, of_literals
-from dc_engine.discovery.classes import fds, raw_dcs, uniques
+from dc_engine.discovery.approximate import Approximate, Bounds, approximate_dcs, approximate_fds, approximate_uniques
+from dc_engine.discovery.boxes import Box, agreeing, of_literals, said
+from dc_engine.discovery.classes import NO_LIMIT, Spend, equalities, fds, raw_dcs, uniques
 from dc_engine.discovery.patterns import Layout
 
 Sets = Mapping[str, Sequence[Box]]
 """The dependencies of each class; of ``dc`` all that are minimal, mirror images too."""
-Enumerate = Callable[[np.ndarray], Sets]
 
 
-def enumerator(layout: Layout, classes: Iterable[str], max_terms: int | None) -> Enumerate:
+@dataclass(frozen=True, slots=True)
+class Enumerated:
+    """What patterns leave. If it was stopped: all of up to so many terms."""
+
+    sets: Sets
+    bound: int | None = None
+    stopped: str = ""
+    violations: Mapping[Box, int] = field(default_factory=dict)
+    """Pairs of rows that violate each, where a few may."""
+
+    def cut(self, bound: int | None, stopped: str) -> Enumerated:
+        """The same without what has more terms than a bound."""
+        if bound is None:
+            return self
+        sets = {name: [box for box in some if len(said(box)) <= bound] for name, some in self.sets.items()}
+        return Enumerated(sets, bound, stopped, self.violations)
+
+
+Enumerate = Callable[[np.ndarray], Enumerated]
+
+
+def enumerator(
+    layout: Layout, classes: Iterable[str], max_terms: int | None, spend: Callable[[], Spend] = lambda: NO_LIMIT
+) -> Enumerate:
     """A function that finds the dependencies of up to so many terms that some patterns leave."""
     terms, chosen = layout.terms, tuple(classes)
 
-    def enumerate_(patterns: np.ndarray) -> Sets:
+    def enumerate_(patterns: np.ndarray) -> Enumerated:
         sets: dict[str, list[Box]] = {}
+        stops: dict[int, str] = {}
         for name in chosen:
             if name == "unique":
-                sides = uniques(layout, patterns, max_columns=max_terms).left[""]
-                sets[name] = [agreeing(terms, one) for one in sides]
+                found = uniques(layout, patterns, max_columns=max_terms, spend=spend())
+                sets[name] = [agreeing(terms, one) for one in found.left[""]]
+                stops |= {} if found.complete_columns is None else {found.complete_columns: found.stopped}
             elif name == "fd":
                 most = None if max_terms is None else max_terms - 1  # the right side is one of them
-                left = fds(layout, patterns, max_columns=most).left if most != -1 else {}
+                found = fds(layout, patterns, max_columns=most, spend=spend())
+                left = found.left if most != -1 else {}
                 sets[name] = [agreeing(terms, one, right) for right, sides in left.items() for one in sides]
+                stops |= {} if found.complete_columns is None else {found.complete_columns + 1: found.stopped}
             else:
-                sets[name] = [of_literals(terms, one) for one in raw_dcs(layout, patterns, max_terms=max_terms).sets]
-        return sets
+                raw = raw_dcs(layout, patterns, max_terms=max_terms, spend=spend())
+                sets[name] = [of_literals(terms, one) for one in raw.sets]
+                stops |= {} if raw.complete else {raw.complete_terms or 0: raw.stopped}
+        bound = min(stops, default=None)
+        return Enumerated(sets).cut(bound, "" if bound is None else stops[bound])
 
     return enumerate_
+
+
+def approximately(
+    layout: Layout, classes: Iterable[str], patterns: np.ndarray, pairs: np.ndarray, bounds: Bounds
+) -> Enumerated:
+    """The dependencies that few pairs of rows violate, from all patterns with their numbers of pairs."""
+    terms = layout.terms
+    names = equalities(layout, patterns)[0]
+    sets: dict[str, dict[Box, int]] = {}
+    stopped = ""
+    for name in classes:
+        if name == "dc":
+            whole = approximate_dcs(layout, patterns, pairs, bounds)
+            sets[name] = dict(zip((of_literals(terms, one) for one in whole.sets), whole.violations, strict=True))
+            stopped = stopped or whole.stopped
+            continue
+        most = bounds.max_terms if name == "unique" or bounds.max_terms is None else bounds.max_terms - 1
+        asked = Bounds(bounds.max_error, most, bounds.most, bounds.seconds)
+        found: dict[str | None, Approximate] = {}
+        if name == "unique":
+            found[None] = approximate_uniques(layout, patterns, pairs, asked)
+        elif most != -1:
+            found = dict(approximate_fds(layout, patterns, pairs, asked).items())
+        sets[name] = {
+            agreeing(terms, (names[place] for place in one), right): violations
+            for right, some in found.items()
+            for one, violations in zip(some.sets, some.violations, strict=True)
+        }
+        stopped = next((some.stopped for some in found.values() if some.stopped), stopped)
+    boxes = {name: list(some) for name, some in sets.items()}
+    violations = {box: number for some in sets.values() for box, number in some.items()}
+    return Enumerated(boxes, 0 if stopped else None, stopped, violations)

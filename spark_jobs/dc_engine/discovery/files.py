@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.discovery.keeping import COUNTED, Known, Store, laid_out
+from dc_engine.discovery.keeping import COUNTED, Known
 from dc_engine.discovery.listing import Dependency
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.scan import Counted, merged
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.store import Store, added_up, laid_out, lines_of
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
@@ -67,9 +67,7 @@ def read_patterns(
     layout = Layout(space.terms(frozenset(nullable)))
     parts = [_read(storage, space, layout, file) for file in files if is_run_of(file, space, mode)]
     if mode == COUNTED:
-        total = merged(layout, [Counted(one.patterns, one.pairs, one.t, one.s) for one in parts])
-        places = np.flatnonzero(total.pairs)
-        return Store(total.patterns[places], total.pairs[places], total.t[places], total.s[places])
+        return added_up(layout, [lines_of(one) for one in parts])
     everything = [Store.empty(layout), *parts]
     return Store(*(np.concatenate([getattr(one, name) for one in everything]) for name in Store.__slots__))
 

@@ -8,21 +8,24 @@ proven they are a certificate. Rows that go can only take witnesses away, rows t
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dc_engine.discovery.approximate import Bounds, allowed_pairs
 from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.boxes import Box
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.enumerating import Sets, enumerator
+from dc_engine.discovery.enumerating import Enumerated, Sets, approximately, enumerator
+from dc_engine.discovery.grouping import approximate_by_groups
+from dc_engine.discovery.limits import Clock, kept, most_terms, steps
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Effort, Prover
-from dc_engine.discovery.scan import Counted, merged
+from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.search import first_patterns, settle
-from dc_engine.discovery.space import Limits, Space
+from dc_engine.discovery.space import Space
+from dc_engine.discovery.store import Store, added_up, alive, laid_out, lines_of, shown_lines, unknown
 from dc_engine.discovery.table import Shown, Table, pairs_of
 from dc_engine.errors import RequestError, counted
 from dc_engine.sizes import SIZES
@@ -32,31 +35,6 @@ log = logging.getLogger("airflow_dc_provider.discover")
 COUNTED, WITNESSED = "counted", "witnessed"
 _MOST_COUNTED_PAIRS = 20_000_000_000
 _MOST_PATTERNS = 4_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """Patterns with numbers of pairs (counted), or with the ids of rows that show them (witnessed)."""
-
-    patterns: np.ndarray
-    pairs: np.ndarray
-    """0 where pairs are not counted."""
-    t: np.ndarray
-    s: np.ndarray
-
-    @staticmethod
-    def empty(layout: Layout) -> Store:
-        """The store of no rows."""
-        nothing = np.zeros(0, np.int64)
-        return Store(np.zeros((0, layout.words), np.uint64), nothing, nothing, nothing)
-
-    def taken(self, places: np.ndarray) -> Store:
-        """Some of its lines."""
-        return Store(self.patterns[places], self.pairs[places], self.t[places], self.s[places])
-
-    def __len__(self) -> int:
-        """How many lines it has."""
-        return len(self.patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +50,19 @@ class Known:
     """The sets have all dependencies of up to so many terms; without it all there are."""
     because: str = ""
     """Why they are not complete."""
+    violations: Mapping[Box, int] = field(default_factory=dict)
+    """Pairs of rows that violate each, where a few may."""
     effort: Effort | None = None
 
     def same_sets(self, other: Known) -> bool:
-        """Whether the same dependencies hold."""
+        """Whether the same dependencies hold, with the same errors."""
         mine, others = ({name: set(some) for name, some in one.sets.items()} for one in (self, other))
-        return mine == others
+        return mine == others and self.violations == other.violations
+
+    @property
+    def keys(self) -> Sequence[Box]:
+        """The sets of columns on which no two rows agree, as far as they were looked for."""
+        return [box for box in self.sets.get("unique", ()) if not self.violations.get(box)]
 
     @property
     def boxes(self) -> list[Box]:
@@ -101,33 +86,37 @@ def found(space: Space, rows: Coded, mode: str = "auto", nullable: frozenset[str
     log.info("looking for dependencies of %s, patterns %s", counted(table.rows, "row"), chosen)
     if chosen == COUNTED:
         store = _summed(table.layout, [_scanned(table, np.arange(table.rows), None, 1)], rows.ids)
-        return _enumerated(space, table.layout, table.layout.terms.nullable, store)
+        return _enumerated(space, table.layout, store)
+    if space.max_error:
+        return _grouped(space, table)
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
 
 
 def changed(space: Space, known: Known, turnover: Turnover, mode: str = "") -> Known:
     """The same after rows have come and gone. With mode ``auto`` a table may become too long to count all pairs."""
-    if mode == "auto" and known.mode == COUNTED and _pairs(int(turnover.after.sum())) > 4 * SIZES.counted_pairs:
+    outgrown = known.mode == COUNTED and _pairs(int(turnover.after.sum())) > 4 * SIZES.counted_pairs
+    if mode == "auto" and outgrown and not _needs_counts(space):
         return found(space, turnover.rows.chosen(turnover.after), WITNESSED, known.nullable)
     nullable = known.nullable | turnover.rows.nullable
     table = turnover.rows.table(space, nullable)
     before = Layout(space.terms(known.nullable))
     store = replace(known.store, patterns=laid_out(before, table.layout, known.store.patterns))
     known = replace(known, store=store, nullable=nullable)
-    gone, new = turnover.before & ~turnover.after, turnover.after & ~turnover.before
     if known.mode == COUNTED:
-        return _recounted(space, known, turnover, table, gone, new)
-    return _rewitnessed(space, known, turnover, table, new)
+        return _recounted(space, known, turnover, table)
+    if space.max_error:
+        return _grouped(space, table.taken(np.flatnonzero(turnover.after)))
+    return _rewitnessed(space, known, turnover, table)
 
 
 def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
     """The same in the other mode."""
     if mode == known.mode:
         return known
-    if mode == COUNTED:
-        return found(space, rows, COUNTED, known.nullable)
+    if mode == COUNTED or space.max_error:
+        return found(space, rows, mode, known.nullable)
     table = rows.table(space, known.nullable)
-    return _witnessed(space, rows, table, _alive(known.store, table.layout, rows.ids))
+    return _witnessed(space, rows, table, alive(known.store, table.layout, rows.ids))
 
 
 def difference(space: Space, before: Known, after: Known) -> Store:
@@ -135,13 +124,10 @@ def difference(space: Space, before: Known, after: Known) -> Store:
     if before.mode != after.mode or not len(before.store):
         return after.store
     layout = Layout(space.terms(after.nullable))
-    patterns = laid_out(Layout(space.terms(before.nullable)), layout, before.store.patterns)
     old, new = before.store, after.store
     if after.mode == COUNTED:
-        parts = [Counted(new.patterns, new.pairs, new.t, new.s), Counted(patterns, -old.pairs, old.t, old.s)]
-        total = merged(layout, parts)
-        places = np.flatnonzero(total.pairs)
-        return Store(total.patterns[places], total.pairs[places], total.t[places], total.s[places])
+        patterns = laid_out(Layout(space.terms(before.nullable)), layout, old.patterns)
+        return added_up(layout, [lines_of(new), Counted(patterns, -old.pairs, old.t, old.s)])
     known = set(zip(old.t.tolist(), old.s.tolist(), strict=True))
     fresh = [pair not in known for pair in zip(new.t.tolist(), new.s.tolist(), strict=True)]
     return new.taken(np.flatnonzero(fresh))
@@ -151,20 +137,37 @@ def _pairs(rows: int) -> int:
     return rows * (rows - 1) // 2
 
 
-# counted
-
-
 def _mode(space: Space, table: Table, mode: str) -> str:
     pairs = _pairs(table.rows)
     if mode == "auto":
-        approximate = space.max_error > 0 and "dc" in space.classes
-        return COUNTED if pairs <= SIZES.counted_pairs or approximate else WITNESSED
+        mode = COUNTED if pairs <= SIZES.counted_pairs or _needs_counts(space) else WITNESSED
     if mode == COUNTED and pairs > _MOST_COUNTED_PAIRS:
         raise RequestError(
             f"The table has {pairs:,} pairs of rows, too many to count the patterns of all ({_MOST_COUNTED_PAIRS:,}).",
-            hint="Use mode 'witnessed', or fewer rows.",
+            hint="Use fewer rows, or mode 'witnessed', without class 'dc' if some errors are allowed.",
+        )
+    if mode == WITNESSED and _needs_counts(space):
+        raise RequestError(
+            "Rules of class 'dc' that a few pairs may violate can be found only where all pairs are counted.",
+            hint="Use mode 'counted', leave out class 'dc', or set 'max_error' to 0.",
         )
     return mode
+
+
+def _needs_counts(space: Space) -> bool:
+    return space.max_error > 0 and "dc" in space.classes
+
+
+def _known(space: Space, mode: str, layout: Layout, store: Store, result: Enumerated, before: Known | None) -> Known:
+    """What is known now, and where it ends; a bound that was there before stays, with its reason."""
+    asked = most_terms(layout, space.limits, before.bound if before else None)
+    some, because = kept(result, asked, layout, space.limits)
+    if before and some.bound is not None and not because:
+        because = before.because
+    return Known(mode, layout.terms.nullable, store, some.sets, some.bound, because, some.violations)
+
+
+# counted
 
 
 def _scanned(table: Table, some: np.ndarray, others: np.ndarray | None, sign: int) -> Counted:
@@ -179,161 +182,88 @@ def _scanned(table: Table, some: np.ndarray, others: np.ndarray | None, sign: in
 
 
 def _summed(layout: Layout, parts: Sequence[Counted], ids: np.ndarray, base: Store | None = None) -> Store:
-    """Counts added up; a pattern that no pair has any more is left out. A pair that came shows a pattern best."""
+    """What was stored, with what comes to it and without what goes."""
     coming = [Counted(one.patterns, one.pairs, ids[one.t], ids[one.s]) for one in parts]
-    old = [Counted(base.patterns, base.pairs, base.t, base.s)] if base else []
-    total = merged(layout, [*old, *coming])
+    total = added_up(layout, [*([lines_of(base)] if base else []), *coming])
     if (total.pairs < 0).any():
         raise AssertionError("patterns have fewer than no pairs: the stored counts are not those of the rows")
-    places = np.flatnonzero(total.pairs)
-    return Store(total.patterns[places], total.pairs[places], total.t[places], total.s[places])
+    return total
 
 
-def _recounted(
-    space: Space, known: Known, turnover: Turnover, table: Table, gone: np.ndarray, new: np.ndarray
-) -> Known:
-    away, come = np.flatnonzero(gone), np.flatnonzero(new)
+def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> Known:
     stay = np.flatnonzero(turnover.before & turnover.after)
     parts = []
-    for some, sign in ((away, -1), (come, 1)):
-        if len(some):
-            parts += [_scanned(table, some, stay, sign), _scanned(table, some, None, sign)]
+    for some, sign in ((turnover.before & ~turnover.after, -1), (turnover.after & ~turnover.before, 1)):
+        if some.any():
+            places = np.flatnonzero(some)
+            parts += [_scanned(table, places, stay, sign), _scanned(table, places, None, sign)]
     store = _summed(table.layout, parts, turnover.rows.ids, known.store)
     same = len(store) == len(known.store) and (store.patterns == known.store.patterns).all()
-    if same:
+    if same and not space.max_error:
         return replace(known, store=store)
-    now = _enumerated(space, table.layout, known.nullable, store, known.bound)
-    return now if now.bound is None or now.because else replace(now, because=known.because)
+    return _enumerated(space, table.layout, store, known)
 
 
-def _enumerated(
-    space: Space, layout: Layout, nullable: frozenset[str], store: Store, bound: int | None = None
-) -> Known:
+def _enumerated(space: Space, layout: Layout, store: Store, before: Known | None = None) -> Known:
     """The dependencies that all patterns leave."""
-    clock = _Clock(space.limits)
-    known = Known(COUNTED, nullable, store, {name: [] for name in space.classes}, 0)
-    for most in _bounds(layout, space.limits, bound):
-        sets = enumerator(layout, space.classes, most)(store.patterns)
-        stop = clock.stop(sets, most)
-        if stop:
-            return replace(known, because=stop)
-        known = replace(known, sets=sets, bound=most)
-    return _finished(known, layout, space.limits)
+    clock, most = Clock(space.limits), most_terms(layout, space.limits, before.bound if before else None)
+    if space.max_error:
+        spend = clock.spend()
+        bounds = Bounds(space.max_error, most, spend.most, spend.seconds)
+        result = approximately(layout, space.classes, store.patterns, store.pairs, bounds)
+    else:
+        result = enumerator(layout, space.classes, most, clock.spend)(store.patterns)
+    return _known(space, COUNTED, layout, store, result, before)
 
 
 # witnessed
 
 
+def _grouped(space: Space, table: Table) -> Known:
+    """Approximate keys and functional dependencies, without patterns."""
+    layout, limits = table.layout, space.limits
+    most = most_terms(layout, limits)
+    allowed = allowed_pairs(space.max_error, _pairs(table.rows))
+    result = approximate_by_groups(table, space.classes, allowed, most, limits.seconds)
+    violations = {box: pairs for some in result.violations.values() for box, pairs in some.items()}
+    sets = {name: list(some) for name, some in result.violations.items()}
+    stopped = "" if result.terms >= most else "seconds"
+    listed = Enumerated(sets, result.terms if stopped else None, stopped, violations)
+    return _known(space, WITNESSED, layout, Store.empty(layout), listed, None)
+
+
 def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
-    clock, whole = _Clock(space.limits), Prover(table)
-    nothing: Sets = {name: [] for name in space.classes}
-    known = Known(WITNESSED, table.layout.terms.nullable, _store(rows.ids, shown), nothing, 0, effort=whole.effort)
-    for most in _bounds(table.layout, space.limits, None):
-        settled = settle(whole, shown, enumerator(table.layout, space.classes, most))
+    """Terms are added step by step: what few of them leave is proven before more are tried."""
+    clock, whole, layout = Clock(space.limits), Prover(table), table.layout
+    known: Known | None = None
+    for most in steps(layout, space.limits):
+        settled = settle(whole, shown, enumerator(layout, space.classes, most, clock.spend))
         shown = settled.known
-        stop = clock.stop(settled.sets, most)
-        if stop:
-            return replace(known, because=stop)
-        known = replace(known, sets=settled.sets, bound=most, store=_store(rows.ids, shown))
-    return _finished(known, table.layout, space.limits)
+        some, because = kept(settled.found, most, layout, space.limits)
+        if known and because and (some.bound or 0) < (known.bound or 0):
+            return replace(known, because=because)  # more was complete before
+        known = Known(WITNESSED, layout.terms.nullable, shown_lines(rows.ids, shown), some.sets, some.bound, because)
+        if because:
+            break
+    assert known is not None
+    return replace(known, effort=whole.effort)
 
 
-def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table, new: np.ndarray) -> Known:
+def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -> Known:
+    new = (turnover.after & ~turnover.before)[turnover.after]
     places = np.flatnonzero(turnover.after)
     ids = turnover.rows.ids[places]
-    shown = _alive(known.store, table.layout, ids)
-    if not new.any() and len(shown) == len(first_of_each(known.store.patterns)):
+    shown = alive(known.store, table.layout, ids)
+    unharmed = len(shown) == len(first_of_each(known.store.patterns))
+    if unharmed and not new.any():
         return known
     present = table.taken(places) if len(places) < table.rows else table
-    whole, fresh = Prover(present), Prover(present, new[places])
-    enumerate_ = enumerator(table.layout, space.classes, known.bound)
-    before = known.sets if len(shown) == len(first_of_each(known.store.patterns)) else None
+    whole, fresh = Prover(present), Prover(present, new)
+    most = most_terms(table.layout, space.limits, known.bound)
+    enumerate_ = enumerator(table.layout, space.classes, most, Clock(space.limits).spend)
+    before = known.sets if unharmed else None
     settled = settle(whole, shown, enumerate_, fresh=fresh, before=before, valid=known.boxes)
-    added = _store(ids, _unknown(settled.known, shown))
-    if not len(added) and Known(WITNESSED, nullable=frozenset(), store=added, sets=settled.sets).same_sets(known):
-        return known
+    added = shown_lines(ids, unknown(settled.known, shown))
     both = (np.concatenate([getattr(one, name) for one in (known.store, added)]) for name in Store.__slots__)
-    return replace(known, store=Store(*both), sets=settled.sets, effort=fresh.effort)
-
-
-def _alive(store: Store, layout: Layout, ids: np.ndarray) -> Shown:
-    """The patterns that rows with these ids show, by their places."""
-    t, s = (places_of(ids, one) for one in (store.t, store.s))
-    alive = np.flatnonzero((t >= 0) & (s >= 0))
-    return Shown.of(layout, [Shown(store.patterns[alive], t[alive], s[alive])])
-
-
-def places_of(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """The places of some ids among others; -1 for those that are not there."""
-    if not len(ids):
-        return np.full(len(some), -1, np.int64)
-    order = np.argsort(ids, kind="stable")
-    where = np.minimum(np.searchsorted(ids, some, sorter=order), len(ids) - 1)
-    return np.where(ids[order[where]] == some, order[where], -1)
-
-
-def _unknown(now: Shown, before: Shown) -> Shown:
-    """Patterns that were not known before."""
-    both = np.concatenate([before.patterns, now.patterns])
-    first = first_of_each(both)
-    return now.taken(np.sort(first[first >= len(before.patterns)]) - len(before.patterns))
-
-
-def _store(ids: np.ndarray, shown: Shown) -> Store:
-    return Store(shown.patterns, np.zeros(len(shown), np.int64), ids[shown.t], ids[shown.s])
-
-
-# both
-
-
-@dataclass(slots=True)
-class _Clock:
-    """When a search has to end."""
-
-    limits: Limits
-    started: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.started = time.monotonic()
-
-    def stop(self, sets: Sets, bound: int | None) -> str:
-        """Why what was found last cannot be kept, or (empty) that it can."""
-        number = sum(map(len, sets.values()))
-        if number > self.limits.max_dependencies:
-            return f"there are more than {self.limits.max_dependencies:,} dependencies of up to {bound} comparisons"
-        if time.monotonic() - self.started > self.limits.seconds:
-            return f"the search took more than {self.limits.seconds:g} s"
-        return ""
-
-
-def _bounds(layout: Layout, limits: Limits, bound: int | None) -> list[int]:
-    """How many terms to search up to, in turn: what was found before a limit ends the search is complete so far."""
-    terms = sum(bool(term.ops) for term in layout.terms.terms)
-    most = min(one for one in (terms, limits.max_terms, bound) if one is not None)
-    if bound is not None or most <= 4:
-        return [most]
-    return sorted({4, 6, 8, 12, 16, 24, 32, 48, 64, most} & set(range(1, most + 1)))
-
-
-def _finished(known: Known, layout: Layout, limits: Limits) -> Known:
-    """All bounds were reached: the sets are complete, unless terms were bounded."""
-    terms = sum(bool(term.ops) for term in layout.terms.terms)
-    if known.bound is not None and known.bound >= terms:
-        return replace(known, bound=None, because="")
-    if limits.max_terms is not None and known.bound == limits.max_terms:
-        return replace(known, because=f"only dependencies of up to {limits.max_terms} comparisons are looked for")
-    return known
-
-
-def laid_out(before: Layout, after: Layout, patterns: np.ndarray) -> np.ndarray:
-    """Patterns with room for NULLs in more columns."""
-    if before.slots == after.slots:
-        return patterns
-    result = np.zeros((len(patterns), after.words), np.uint64)
-    for old, new in zip(before.slots, after.slots, strict=True):
-        width = np.uint64(3 if old.ordered else 1)
-        result[:, new.word] |= ((patterns[:, old.word] >> np.uint64(old.shift)) & width) << np.uint64(new.shift)
-        if old.null is not None and new.null is not None:
-            flag = (patterns[:, old.word] >> np.uint64(old.null)) & np.uint64(1)
-            result[:, new.word] |= flag << np.uint64(new.null)
-    return after.canonical(result)
+    now = _known(space, WITNESSED, table.layout, Store(*both), settled.found, known)
+    return known if not len(added) and now.same_sets(known) else replace(now, effort=fresh.effort)

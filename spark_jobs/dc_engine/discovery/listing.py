@@ -64,8 +64,13 @@ class Moves:
     """Those that still hold but follow from a new one, with that one."""
 
 
-def listed(terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str) -> list[Dependency]:
-    """All dependencies of all classes, best first; those that are not shown last. Mirror images are one."""
+def listed(
+    terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str, violations: Mapping[Box, int] | None = None
+) -> list[Dependency]:
+    """All dependencies of all classes, best first; those that are not shown last. Mirror images are one.
+
+    ``violations`` are the pairs of rows that violate each, where a few may.
+    """
     found = []
     for kind, boxes in sets.items():
         each = sorted({canonical(terms, box) for box in boxes})
@@ -76,7 +81,13 @@ def listed(terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str) -
             found.append((_named(terms, nulls, kind, box, since), worth.get(box, Worth(None, 0.0)), box in known))
     found.sort(key=lambda one: (not one[2], -one[1].score, len(said(one[0].box)), one[0].text, one[0].id))
     return [
-        replace(one, shown=shown, support=worth.support, rank=place if shown else None)
+        replace(
+            one,
+            shown=shown,
+            support=worth.support,
+            rank=place if shown else None,
+            error=(violations or {}).get(one.box, 0) / max(scales.pairs, 1),
+        )
         for place, (one, worth, shown) in enumerate(found, 1)
     ]
 

@@ -48,6 +48,7 @@ class Scales:
         self._table, self._rows = table, table.rows
         some = np.sort(np.random.default_rng(0).permutation(table.rows)[:_ROWS])
         self._part = table.taken(some) if len(some) < table.rows else table
+        self.pairs = _pairs(table.rows)
         self._keys = [equalities(box) for box in keys]
         self._agreeing: dict[frozenset[int], float] = {}
         self._sample = _PairSample(table)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dc_engine.discovery.boxes import Box, follow, in_any
-from dc_engine.discovery.enumerating import Enumerate, Sets
+from dc_engine.discovery.enumerating import Enumerate, Enumerated, Sets
 from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.table import Ranges, Shown, Table, patterns_among
 
@@ -24,7 +24,7 @@ _SAMPLED = 200_000
 class Settled:
     """What holds, and the patterns that show that nothing more general does."""
 
-    sets: Sets
+    found: Enumerated
     known: Shown
 
 
@@ -64,8 +64,8 @@ def settle(
     """
     layout = whole.table.layout
     while True:
-        sets = before if before is not None else enumerate_(known.patterns)
-        boxes = sorted({box for some in sets.values() for box in some})
+        found = Enumerated(before) if before is not None else enumerate_(known.patterns)
+        boxes = sorted({box for some in found.sets.values() for box in some})
         if fresh is None:
             undecided = whole.open(boxes)
             met = whole.look(undecided) if undecided else None
@@ -74,7 +74,7 @@ def settle(
         if met is not None and before is not None:  # a load that breaks nothing adds nothing
             met = met.taken(np.flatnonzero(in_any(layout, boxes, met.patterns)))
         if met is None or (before is not None and not len(met)):
-            return Settled(sets, known)
+            return Settled(found, known)
         known, before = Shown.of(layout, [known, met]), None
 
 

@@ -116,8 +116,9 @@ class Dependencies(Maintained):
         """The dependencies of some rows, named and ranked; of fewer than two nothing can be said."""
         if len(rows.ids) < 2:
             return []
-        scales = Scales(rows.table(self.space, known.nullable), known.sets.get("unique", ()))
-        return listed(self.space.terms(known.nullable), self.space.nulls, known.sets, scales, load_id)
+        scales = Scales(rows.table(self.space, known.nullable), known.keys)
+        terms = self.space.terms(known.nullable)
+        return listed(terms, self.space.nulls, known.sets, scales, load_id, known.violations)
 
     def _facts(self, known: Known, dependencies: Sequence[Dependency], file: DataFile) -> dict[str, Any]:
         shown = [one for one in dependencies if one.shown and one.until is None]

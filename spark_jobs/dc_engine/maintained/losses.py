@@ -11,9 +11,10 @@ import numpy as np
 from dc_engine.constraints.model import Body, Column, Watching
 from dc_engine.discovery.boxes import Box, body_of, containing, one_way
 from dc_engine.discovery.counting import violating_pairs
-from dc_engine.discovery.keeping import Known, places_of
+from dc_engine.discovery.keeping import Known
 from dc_engine.discovery.listing import Dependency, Moves, merged_view, once
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.store import places_of
 from dc_engine.discovery.table import Table
 from dc_engine.maintained.naming import RowNames
 from dc_engine.verdict import Dependencies, DependencyVerdict, LostDependency
@@ -86,6 +87,7 @@ def _lost(one: Dependency, watching: Watching, watched: bool, found: Found, name
         **asdict(_verdict(one, watching)),
         watched=watched,
         violations=violations,
+        error_now=None if violations is None else violations / max(len(found.ids) * (len(found.ids) - 1) // 2, 1),
         example=example,
         instead=_instead(found.moves, one),
     )

@@ -14,8 +14,9 @@ from dc_engine.constraints.naming import text_of
 from dc_engine.discovery.boxes import Box, body_of, canonical
 from dc_engine.discovery.counting import violating_pairs
 from dc_engine.discovery.enumerating import enumerator
-from dc_engine.discovery.keeping import COUNTED, Known, found, places_of
+from dc_engine.discovery.keeping import COUNTED, Known, found
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.store import places_of
 from dc_engine.discovery.table import Table
 from dc_engine.discovery.terms import Terms
 from dc_engine.errors import counted
@@ -44,15 +45,19 @@ def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[
         patterns = patterns[alive]
         yield from _wrong_witnesses(known, table, alive, t, s)
     terms = table.layout.terms
-    enumerated = enumerator(table.layout, space.classes, known.bound)(patterns)
+    if space.max_error:
+        enumerated = found(space, rows, known.mode, known.nullable).sets
+    else:
+        enumerated = enumerator(table.layout, space.classes, known.bound)(patterns).sets
     for name in space.classes:
         stored, followed = (_distinct(terms, sets.get(name, ())) for sets in (known.sets, enumerated))
         for what, some in (("does not follow from the patterns", stored - followed), ("is missing", followed - stored)):
             yield from (f"Dependency {_text(terms, box)} of class {name} {what}." for box in sorted(some)[:_NAMED])
     for box in sorted({canonical(terms, box) for some in known.sets.values() for box in some}):
-        violations = violating_pairs(table, box)
-        if violations:
-            yield f"Dependency {_text(terms, box)} does not hold: {counted(violations, 'violation')}."
+        violations, allowed = violating_pairs(table, box), known.violations.get(box, 0)
+        if violations != allowed:
+            known_of = f", the state says {allowed:,}" if space.max_error else ""
+            yield f"Dependency {_text(terms, box)} does not hold: {counted(violations, 'violation')}{known_of}."
 
 
 def _wrong_witnesses(known: Known, table: Table, alive: np.ndarray, t: np.ndarray, s: np.ndarray) -> Iterator[str]:

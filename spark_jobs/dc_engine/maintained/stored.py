@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dc_engine.discovery.boxes import ways
+from dc_engine.discovery.boxes import Box, ways
 from dc_engine.discovery.enumerating import Sets, enumerator
 from dc_engine.discovery.files import read_dependencies, read_patterns
 from dc_engine.discovery.keeping import Known
@@ -37,7 +37,17 @@ def read_known(storage: Storage, snapshot: Snapshot, dependencies: Sequence[Depe
     store = read_patterns(storage, space, nullable, facts["mode"], snapshot.files_of(FileKind.PATTERNS))
     listed = read_set(storage, snapshot) if dependencies is None else dependencies
     sets = _sets(space, nullable, listed, facts["bound"], snapshot.rows)
-    return Known(facts["mode"], nullable, store, sets, facts["bound"], facts["because"])
+    violations = _violations(space, nullable, listed, snapshot.rows) if space.max_error else {}
+    return Known(facts["mode"], nullable, store, sets, facts["bound"], facts["because"], violations)
+
+
+def _violations(
+    space: Space, nullable: frozenset[str], dependencies: Sequence[Dependency], rows: int
+) -> dict[Box, int]:
+    """How many pairs violate each dependency, from its error."""
+    terms, pairs = space.terms(nullable), rows * (rows - 1) // 2
+    holding = [one for one in dependencies if one.until is None]
+    return {way: round(one.error * pairs) for one in holding for way in ways(terms, one.box)}
 
 
 def _sets(
@@ -47,7 +57,7 @@ def _sets(
     terms = space.terms(nullable)
     if rows < 2:
         layout = Layout(terms)
-        return enumerator(layout, space.classes, bound)(np.zeros((0, layout.words), np.uint64))
+        return enumerator(layout, space.classes, bound)(np.zeros((0, layout.words), np.uint64)).sets
     boxes = {
         name: [one.box for one in dependencies if one.kind == name and one.until is None] for name in space.classes
     }
