@@ -143,7 +143,7 @@ def lost_lines(outcome: Outcome) -> list[str]:
     number = "?" if shown.violations is None else f"{shown.violations:,}"
     return [
         f"{counted(len(outcome.lost), 'watched dependency', 'watched dependencies')} no longer held after "
-        f"{outcome.load}: found in the data, written down by nobody. One of them:",
+        f"{outcome.load}. One of them, which was found in the data and which no rule says:",
         "",
         f"{shown.text} (held since {shown.since}; now {number} pairs of rows violate it)",
         *(f"  {line}" for line in (example_lines(shown.example, "example") if shown.example else [])),

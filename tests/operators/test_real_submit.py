@@ -84,7 +84,7 @@ def real_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: dict[str, 
 
 def test_no_process_has_the_credentials_in_its_environment_or_arguments(real_gate, watch, ti):
     """They are in the driver's memory, and in the tasks that go to the workers: these open the state themselves."""
-    gate = real_gate("select id, zip, city, 1.0D as salary from {}", on_violation="warn")
+    gate = real_gate("select id, zip, city, 1.0D as salary from {}", on_violation="warn", engine="spark")
     assert gate.execute({"ti": ti})["constraints"]["zip_decides_city"]["new_violations"] == 1
     assert watch.leaks == set()
     for part in ("SparkSubmit", "apply_load.py", "pyspark.daemon"):
