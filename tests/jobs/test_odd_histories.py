@@ -100,6 +100,12 @@ def session() -> Session:
     return Session()
 
 
+def test_a_sample_of_two_rows_with_the_same_values_names_both(session: Session, tmp_path: Path) -> None:
+    table = Table(session, tmp_path, {"name": "zips", "unique": "zip"}, key="id")
+    (sample,) = table.apply("1", (4, "a", "x", 1), (7, "a", "y", 1), (9, "b", "y", 1)).constraints[0].samples
+    assert {side: sample[side]["row"] for side in "ts"} == {"t": {"id": 4}, "s": {"id": 7}}
+
+
 class TestTakingOut:
     def test_a_replaced_load_is_not_the_newest_though_it_was_applied_last(
         self, session: Session, tmp_path: Path

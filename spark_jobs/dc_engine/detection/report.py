@@ -79,7 +79,11 @@ class Report:
         chosen = (first + more)[: self.max_samples]
         shown = listing.take(pa.array(chosen, pa.int64()))
         parts = {side: _side(shown, side) for side in sides}
-        return [{side: parts[side][place] for side in sides} for place in range(len(chosen))]
+        pairs = [{side: parts[side][place] for side in sides} for place in range(len(chosen))]
+        for place, pair in enumerate(pairs):
+            if len(pair) == 2 and pair["t"]["row_id"] == pair["s"]["row_id"]:  # rows with the same values: two of them
+                pair["s"]["row_id"] = shown.column("s_row_ids")[place][1].as_py()
+        return pairs
 
 
 def _side(listing: pa.Table, side: str) -> list[dict[str, Any]]:
