@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bounds import bounds
 from benchmarks.checkpoints import checkpoints
+from benchmarks.discovery import discoveries
 from benchmarks.discovery_kernels import discovery_kernels
 from benchmarks.history import History, history
 from benchmarks.import_cost import measure
@@ -261,6 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
         lines += parsing(folder, 2 if options.quick else 7)
         lines += checkpoints(folder, *((1, 2) if options.quick else (5, 50)))
         lines += discovery_kernels(SEED, 0.1 if options.quick else 1)
+        lines += discoveries(SEED, 0.02 if options.quick else 1)
     print(f"{circumstances(options.rows)}\n")
     print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")
     print(*lines, sep="\n")

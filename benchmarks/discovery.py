@@ -1,0 +1,186 @@
+"""Whole discoveries, from codes in memory to the set: ``python -m benchmarks.discovery`` prints its table.
+
+Where Desbordante has the algorithm it runs beside, in the same process, on the same rows (``pip install desbordante``;
+its licence is AGPL, so nothing here installs it): what is compared is its ``execute`` alone, without loading. Without
+it the lines have no ratio. Seconds are of the clock, the least of some runs, after one that compiles.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from benchmarks.lines import Line, say
+from dags_examples.tax_data import tax_table
+from dc_engine.discovery.coded import Coded, encoded
+from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
+from dc_engine.discovery.space import Asked, Limits, Space, space_of
+
+SEED = 7
+SMALL = ("zip", "city", "state", "area_code", "salary", "rate", "single_exemp", "child_exemp", "married_exemp")
+TWELVE = (*SMALL, "marital_status", "has_child", "gender")
+TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", pa.bool_(): "boolean", pa.float64(): "double"}
+T = TypeVar("T")
+
+
+def discoveries(seed: int = SEED, share: float = 1) -> list[Line]:
+    """Lines of the table, with a share of the rows."""
+    _compiled(seed)
+    return [
+        *_denials(int(30_000 * share), seed),
+        *_keys_and_fds(int(100_000 * share), seed),
+        *_million(int(1_000_000 * share), seed),
+        _wide(seed),
+    ]
+
+
+class Table:
+    """A tax table, with rows that come later."""
+
+    def __init__(self, rows: int, more: int, columns: Sequence[str], asked: Asked, seed: int, broken: int = 0) -> None:
+        first = tax_table(rows, seed=seed)
+        then = tax_table(more, seed=seed, first_id=rows + 1, broken={"zip_decides_city": broken} if broken else None)
+        self.all = pa.concat_tables([first, then]).select(list(columns) or first.column_names)
+        types = {field.name: TYPES.get(field.type, "decimal(38,10)") for field in self.all.schema}
+        self.space: Space = space_of(asked, types, {})
+        self.codes: Coded = encoded(self.space, {name: self.all.column(name) for name in types}, np.arange(rows + more))
+        self.before = np.arange(rows + more) < rows
+
+    def first(self) -> Coded:
+        return self.codes.chosen(self.before)
+
+    def grown(self, known: Known) -> Known:
+        return changed(self.space, known, Turnover(self.codes, self.before, np.ones(len(self.before), bool)))
+
+    def shrunk(self, known: Known, every: int) -> Known:
+        gone = self.before & (np.arange(len(self.before)) % every != 3)
+        return changed(self.space, known, Turnover(self.codes, self.before, gone))
+
+
+def timed(work: Callable[[], T], runs: int = 3) -> tuple[T, float]:
+    """What work gives, and the least time that it took."""
+    least = float("inf")
+    for _ in range(runs):
+        started = time.perf_counter()
+        result = work()
+        least = min(least, time.perf_counter() - started)
+    return result, least
+
+
+def _compiled(seed: int) -> None:
+    for mode in (COUNTED, WITNESSED):
+        table = Table(3_000, 200, TWELVE, Asked(limits=Limits(max_terms=3)), seed)
+        table.shrunk(table.grown(found(table.space, table.first(), mode)), 10)
+
+
+def _denials(rows: int, seed: int) -> list[Line]:
+    table = Table(rows, rows // 10, TWELVE, Asked(classes=("dc",)), seed)
+    known, scratch = timed(lambda: found(table.space, table.first(), COUNTED))
+    _, grown = timed(lambda: table.grown(known))
+    _, shrunk = timed(lambda: table.shrunk(known, 100))
+    data = f"{rows:,} tax rows x {len(TWELVE)} columns, seed {seed}"
+    what = f"{len(known.sets['dc']):,} rules with mirror images"
+    lines = [_beside(f"dc, {data}", what, scratch, _fastadc(table.all.slice(0, rows)), "FastADC", 8)]
+    lines.append(
+        _share(f"dc, {rows // 10:,} rows more", grown, scratch, grown <= max(scratch / 5, 0.2), "1/5 or 0.2 s")
+    )
+    return [*lines, _share("dc, 1% of the rows deleted", shrunk, scratch, shrunk <= scratch, "at most 1")]
+
+
+def _keys_and_fds(rows: int, seed: int) -> list[Line]:
+    asked = Asked(classes=("unique", "fd"), exclude=("id",))
+    table = Table(rows, rows // 100, (), asked, seed)
+    known, scratch = timed(lambda: found(table.space, table.first(), WITNESSED))
+    _, grown = timed(lambda: table.grown(known))
+    hyfd = _desbordante("fd", "HyFD", table.all.slice(0, rows).select(list(table.space.columns)))
+    counts = f"{len(known.sets['fd']):,} fds, {len(known.sets['unique']):,} keys"
+    data = f"{rows:,} tax rows x {len(table.space.columns)} columns, seed {seed}"
+    return [
+        _beside(f"fd and unique, {data}", counts, scratch, hyfd, "HyFD", 3),
+        _beside("fd and unique, 1% more rows", "nothing falls", grown, hyfd, "HyFD", 50),
+    ]
+
+
+def _million(rows: int, seed: int) -> list[Line]:
+    asked = Asked(exclude=("id",), limits=Limits(max_terms=4))
+    table = Table(rows, 1_000, (), asked, seed)
+    known, scratch = timed(lambda: found(table.space, table.first(), WITNESSED), 1)
+    _, grown = timed(lambda: table.grown(known))
+    worse = Table(rows, 1_000, (), asked, seed, broken=10)
+    after, fell = timed(lambda: worse.grown(known))
+    lost = sum(len(set(known.sets[name]) - set(after.sets[name])) for name in known.sets)
+    counts = ", ".join(f"{len(some):,} {name}" for name, some in known.sets.items())
+    data = f"{rows:,} tax rows x {len(table.space.columns)} columns, up to 4 comparisons, seed {seed}"
+    return [
+        _line(f"all classes, {data}", counts, scratch, 45),
+        _line("all classes, 1,000 rows more", "nothing falls", grown, 0.3),
+        _line("all classes, 1,000 rows more, 10 of them broken", f"{lost:,} fall", fell, 1),
+    ]
+
+
+def _wide(seed: int) -> Line:
+    """Only the agree sets: of so many columns the dependencies may be millions."""
+    chance = np.random.default_rng(seed)
+    codes = {f"c{place}": chance.integers(0, 20, 1_050).astype(np.int32) for place in range(200)}
+    space = Space(dict.fromkeys(codes, "int"), classes=("unique",), limits=Limits(max_terms=1))
+    rows = Coded(np.arange(1_050), codes)
+    before = np.arange(1_050) < 1_000
+    known = found(space, rows.chosen(before), COUNTED)
+    _, seconds = timed(lambda: changed(space, known, Turnover(rows, before, np.ones(1_050, bool))))
+    return _line("counted agree sets, 1,000 rows x 200 columns", f"50 rows more, seed {seed}", seconds, 0.015)
+
+
+# beside others
+
+
+def _desbordante(room: str, name: str, rows: pa.Table, **options: Any) -> float | None:
+    """How long an algorithm of Desbordante takes on some rows; nothing when it is not installed."""
+    if importlib.util.find_spec("desbordante") is None:
+        return None
+    import desbordante
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        csv.write_csv(rows, path)
+        algorithm = getattr(getattr(desbordante, room).algorithms, name)()
+        algorithm.load_data(table=(str(path), ",", True))
+        started = time.perf_counter()
+        algorithm.execute(**options)
+        return time.perf_counter() - started
+
+
+def _fastadc(rows: pa.Table) -> float | None:
+    return _desbordante("dc", "FastADC", rows, evidence_threshold=0.0)
+
+
+def _beside(what: str, measured: str, seconds: float, other: float | None, name: str, times: float) -> Line:
+    say(f"{what}: {seconds:.3f} s, {name} {other}")
+    if other is None:
+        return Line(what, f"{measured}; {name} is not installed", f"{seconds:.2f} s", "", True)
+    ratio = other / seconds
+    text = f"{measured}; {seconds:.3f} s, {name} {other:.2f} s"
+    return Line(what, text, f"{ratio:.1f} times faster", f"at least {times:g}", ratio >= times)
+
+
+def _share(what: str, seconds: float, scratch: float, met: bool, limit: str) -> Line:
+    say(f"{what}: {seconds:.3f} s, from scratch {scratch:.3f} s")
+    return Line(what, f"{seconds:.3f} s, from scratch {scratch:.3f} s", f"{seconds / scratch:.2f} times", limit, met)
+
+
+def _line(what: str, measured: str, seconds: float, limit: float) -> Line:
+    say(f"{what}: {seconds:.3f} s")
+    return Line(what, measured, f"{seconds:.3f} s", f"at most {limit:g} s", seconds <= limit)
+
+
+if __name__ == "__main__":
+    print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")
+    print(*discoveries(share=float(sys.argv[1]) if len(sys.argv) > 1 else 1), sep="\n")
