@@ -91,7 +91,8 @@ def test_a_run_of_long_values_is_several_files_that_are_found_as_one() -> None:
         found = find_entries(storage, files, ["x"], wanted=np.arange(0, 3_000, 7))
     place = np.argsort(hashes)[::7]
     assert found.entries.column("x").to_pylist() == place.tolist()
-    assert [one.tolist() for one in found.row_ids(np.arange(3))] == [[one] for one in place[:3].tolist()]
+    ids, sizes = found.row_ids(np.arange(3), np.full(3, 10))
+    assert (ids.tolist(), sizes.tolist()) == (place[:3].tolist(), [1, 1, 1])
 
 
 def test_messages_are_read_where_they_lie_and_after_documents_of_any_length() -> None:

@@ -145,3 +145,8 @@ def combine(columns: Sequence[np.ndarray]) -> np.ndarray:
 def _dense(codes: np.ndarray) -> tuple[np.ndarray, int]:
     values, dense = np.unique(codes, return_inverse=True)
     return dense.astype(np.int64), max(len(values), 1)
+
+
+def ranges(first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The numbers of several ranges, one range after the other."""
+    return np.arange(int(sizes.sum())) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)

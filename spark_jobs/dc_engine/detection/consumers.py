@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dc_engine.detection.bodies import BodyPlan
 from dc_engine.detection.codes import combine, whole
@@ -172,5 +173,5 @@ class CheckKeys:
         rows = pa.concat_tables(tables).take(pa.array(first))
         names = json_rows({name: whole(rows.column(name)) for name in self.key}, MOST_OF_NAME)
         holders = np.flatnonzero(np.isin(place[new.size :], chosen))[: SIZES.named_rows]
-        owners = [int(ids[0]) for ids in probe.origins.old_t.row_ids(holders)]
+        owners = pc.list_element(probe.origins.old_t.row_ids(holders), 0).to_pylist()
         yield tell(TakenKeys(int(twice.sum()), int(present.sum()), int(back.sum()), names, owners))

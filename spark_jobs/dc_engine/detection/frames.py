@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dc_engine.constraints.model import ConstantValue
 from dc_engine.detection.bodies import BodyPlan, RowFilter
-from dc_engine.detection.codes import NULL, codes_of, combine, constant_array
+from dc_engine.detection.codes import NULL, codes_of, combine, constant_array, ranges
 from dc_engine.detection.counting import COMPARE, Match, partner_weights
 from dc_engine.detection.plan import OrderClass
 
@@ -40,9 +40,10 @@ class Frame:
         """How many projections there are."""
         return len(self.weights)
 
-    def members_of(self, projection: int) -> np.ndarray:
-        """The rows of ``table`` that have this projection."""
-        return self.members[self.starts[projection] : self.starts[projection + 1]]
+    def members_of(self, projections: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of ``table`` that have some projections, one projection after the other, and how many each has."""
+        sizes = self.starts[projections + 1] - self.starts[projections]
+        return self.members[ranges(self.starts[projections], sizes)], sizes
 
     def allows(self, body: BodyPlan, row: str) -> np.ndarray:
         """Which projections can be ``t`` (or ``s``) of a body, as far as one row can tell."""

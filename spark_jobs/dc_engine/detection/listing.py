@@ -26,7 +26,7 @@ from dc_engine.verdict import MASKED
 _FRAME_BITS = 40
 """Where the number of a frame stands, above those of its projections."""
 
-RowIds = Callable[[np.ndarray], list[list[int]]]
+RowIds = Callable[[np.ndarray], pa.ListArray]
 """The first ids of the rows of some projections of a frame."""
 
 
@@ -195,8 +195,7 @@ def _assemble(
         facts[f"{name}_rows"] = pa.array(origin.frame.weights[chosen], pa.int64())
         facts[f"{name}_new"] = pa.array(np.full(len(chosen), origin.new))
         distinct, back = np.unique(chosen, return_inverse=True)
-        ids = pa.array(origin.row_ids(distinct), pa.list_(pa.int64()))
-        facts[f"{name}_row_ids"] = ids.take(pa.array(back))
+        facts[f"{name}_row_ids"] = origin.row_ids(distinct).take(pa.array(back))
     return pa.table(facts)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.bodies import BodyPlan
-from dc_engine.detection.codes import whole
+from dc_engine.detection.codes import ranges, whole
 from dc_engine.detection.consumers import consumers_of
 from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import Group, IndexPlan
@@ -43,24 +43,33 @@ class Old:
     table: pa.Table
     weights: np.ndarray
 
-    def row_ids(self, groups: Sequence[np.ndarray]) -> list[list[int]]:
-        """The first ids of the rows that are left of some groups of lines of the table; all are looked up at once."""
-        stored = len(self.found.file)
-        entries = [members[members < stored] for members in groups]
-        ids = iter(self.found.row_ids(np.concatenate([*entries, np.zeros(0, np.int64)])))
-        return [
-            self._left(mine, [next(ids) for _ in mine], members[members >= stored])
-            for mine, members in zip(entries, groups, strict=True)
-        ]
+    def row_ids(self, members: np.ndarray, owners: np.ndarray, groups: int) -> pa.ListArray:
+        """The first ids of the rows that are left of each of some groups of lines of the table.
 
-    def _left(self, entries: np.ndarray, ids: Sequence[np.ndarray], single: np.ndarray) -> list[int]:
-        signs = np.sign(self.weights[entries])
-        if (signs > 0).all() and not len(single):
-            return np.concatenate([one[: SIZES.listed_row_ids] for one in ids])[: SIZES.listed_row_ids].tolist()
-        weights = np.concatenate([np.repeat(signs, [len(one) for one in ids]), self.weights[single]])
-        rows = np.concatenate([*ids, self.row_id[single - len(self.found.file)]])
-        distinct, place = np.unique(rows, return_inverse=True)
-        return distinct[np.bincount(place, weights, len(distinct)) > 0][: SIZES.listed_row_ids].tolist()
+        ``members`` are the lines of all groups, ``owners`` says of which group each is.
+        """
+        stored = members < len(self.found.file)
+        signs = np.sign(self.weights[members])
+        mixed = np.bincount(owners[~stored | (signs < 0)], minlength=groups) > 0  # of the others the first ids will do
+        most = np.where(mixed[owners[stored]], np.iinfo(np.int64).max, SIZES.listed_row_ids)
+        ids, sizes = self.found.row_ids(members[stored], most)
+        rows = np.concatenate([ids, self.row_id[members[~stored] - len(self.found.file)]])
+        owner = np.concatenate([np.repeat(owners[stored], sizes), owners[~stored]])
+        weights = np.concatenate([np.repeat(signs[stored], sizes), self.weights[members[~stored]]])
+        order = np.lexsort((rows, owner))
+        rows, owner, weights = rows[order], owner[order], weights[order]
+        first = np.flatnonzero(
+            np.concatenate([[True], (rows[1:] != rows[:-1]) | (owner[1:] != owner[:-1])])[: len(rows)]
+        )
+        left = first[np.add.reduceat(weights, first) > 0] if len(first) else first
+        return first_of_groups(rows[left], np.bincount(owner[left], minlength=groups))
+
+
+def first_of_groups(rows: np.ndarray, sizes: np.ndarray) -> pa.ListArray:
+    """Lists of the first ids of groups that follow each other."""
+    kept = np.minimum(sizes, SIZES.listed_row_ids)
+    chosen = rows[ranges(np.cumsum(sizes) - sizes, kept)]
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(kept)]), pa.int32()), pa.array(chosen))
 
 
 def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: Lines) -> Old:

@@ -81,8 +81,8 @@ class Report:
         parts = {side: _side(shown, side) for side in sides}
         pairs = [{side: parts[side][place] for side in sides} for place in range(len(chosen))]
         for place, pair in enumerate(pairs):
-            if len(pair) == 2 and pair["t"]["row_id"] == pair["s"]["row_id"]:  # rows with the same values: two of them
-                pair["s"]["row_id"] = shown.column("s_row_ids")[place][1].as_py()
+            if len(pair) == 2 and pair["t"]["row_id"] == pair["s"]["row_id"]:  # of rows with the same values, two
+                pair["s"]["row_id"] = shown.column("s_row_ids")[place].as_py()[:2][-1]
         return pairs
 
 

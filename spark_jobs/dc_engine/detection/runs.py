@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.codes import take, whole
+from dc_engine.detection.codes import ranges, take, whole
 from dc_engine.detection.order import order_numbers
 from dc_engine.detection.plan import IndexPlan
 from dc_engine.sizes import SIZES
@@ -37,21 +37,27 @@ class Found:
     position: np.ndarray
     readers: dict[int, Reader]
 
-    def row_ids(self, chosen: np.ndarray) -> list[np.ndarray]:
-        """The ids of the rows of some entries."""
-        ids: dict[int, np.ndarray] = {}
+    def row_ids(self, chosen: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first ids of the rows of some entries, one entry after the other, and how many there are of each.
+
+        ``most`` says how many of each there may be.
+        """
+        sizes, parts = np.zeros(len(chosen), np.int64), []
         for number in np.unique(self.file[chosen]):
             reader = self.readers[int(number)]
-            mine = chosen[self.file[chosen] == number]
-            starts = reader.group_starts
-            group_of = np.searchsorted(starts, self.position[mine], side="right") - 1
+            mine = np.flatnonzero(self.file[chosen] == number)
+            position, starts = self.position[chosen[mine]], reader.group_starts
+            group_of = np.searchsorted(starts, position, side="right") - 1
             for group in np.unique(group_of):
                 column = whole(reader.read([int(group)], [ROW_IDS]).column(0))
-                offsets, values = column.offsets.to_numpy(), column.values.to_numpy()
-                for one in mine[group_of == group]:
-                    place = int(self.position[one] - starts[group])
-                    ids[int(one)] = values[offsets[place] : offsets[place + 1]]
-        return [ids[int(one)] for one in chosen]
+                offsets, here = column.offsets.to_numpy(), group_of == group
+                places, entries = mine[here], position[here] - starts[group]
+                sizes[places] = np.minimum(offsets[entries + 1] - offsets[entries], most[places])
+                parts.append((places, column.values.to_numpy()[ranges(offsets[entries], sizes[places])]))
+        ends, ids = np.cumsum(sizes), np.empty(int(sizes.sum()), np.int64)
+        for places, values in parts:
+            ids[ranges(ends[places] - sizes[places], sizes[places])] = values
+        return ids, sizes
 
 
 class Runs:
@@ -165,8 +171,7 @@ def rows_of(hashes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndar
     """Of sorted hashes those that are wanted: for each of them which of the wanted it is, and its place."""
     first = np.searchsorted(hashes, wanted, side="left")
     sizes = np.searchsorted(hashes, wanted, side="right") - first
-    which = np.repeat(np.arange(len(sizes)), sizes)
-    return which, np.arange(len(which)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    return np.repeat(np.arange(len(sizes)), sizes), ranges(first, sizes)
 
 
 def write_run(storage: Storage, index: IndexPlan, load: int, entries: pa.Table) -> list[DataFile]:

@@ -15,13 +15,12 @@ from dc_engine.detection.documents import Effect, Spent, Written
 from dc_engine.detection.encode import GONE, UNDO
 from dc_engine.detection.frames import Frame, make_frames
 from dc_engine.detection.listing import Origin, Origins, list_rows
-from dc_engine.detection.old import Lines, Old, find_old
+from dc_engine.detection.old import Lines, Old, find_old, first_of_groups
 from dc_engine.detection.plan import Group
 from dc_engine.detection.probe import Blocks, Counted, Tally
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, write_run
 from dc_engine.detection.work import Work, tell
 from dc_engine.errors import StateError
-from dc_engine.sizes import SIZES
 
 
 def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
@@ -178,15 +177,17 @@ def _probe_single_rows(work: Work, group: Group, roles: Mapping[str, pa.Table]) 
 def _new_origin(frame: Frame) -> Origin:
     ids = ids_of(frame)
 
-    def row_ids(chosen: np.ndarray) -> list[list[int]]:
-        return [ids[frame.members_of(one)[: SIZES.listed_row_ids]].tolist() for one in chosen]
+    def row_ids(chosen: np.ndarray) -> pa.ListArray:
+        members, sizes = frame.members_of(chosen)
+        return first_of_groups(ids[members], sizes)
 
     return Origin(frame, row_ids, new=True)
 
 
 def _old_origin(frame: Frame, old: Old) -> Origin:
-    def row_ids(chosen: np.ndarray) -> list[list[int]]:
-        return old.row_ids([frame.members_of(one) for one in chosen])
+    def row_ids(chosen: np.ndarray) -> pa.ListArray:
+        members, sizes = frame.members_of(chosen)
+        return old.row_ids(members, np.repeat(np.arange(len(chosen)), sizes), len(chosen))
 
     return Origin(frame, row_ids, new=False)
 
