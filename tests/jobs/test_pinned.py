@@ -92,6 +92,7 @@ class TestOneThatIsLost:
                 "since": "",
                 "watched": True,
                 "violations": 1,
+                "error_now": None,
                 "example": {
                     "t": {"row": {"id": 3}, "values": {"zip": "10115", "state": "BB"}, "rows": 1},
                     "s": {"row": {"id": 1}, "values": {"zip": "10115", "state": "BE"}, "rows": 1},

@@ -47,7 +47,13 @@ class Tree:
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def alive(self) -> list[int]:
-        return [pid for pid in self.pids if psutil.pid_exists(pid) and running(pid)]
+        """Those that run; one that was killed a moment ago may take another to go."""
+        end = time.monotonic() + 3
+        while (
+            left := [pid for pid in self.pids if psutil.pid_exists(pid) and running(pid)]
+        ) and time.monotonic() < end:
+            time.sleep(0.02)
+        return left
 
 
 def running(pid: int) -> bool:
