@@ -93,7 +93,10 @@ class Prover:
                     covered[key].append(box)
             shares = {key: (self._cost(key) / len(some), sorted(key)) for key, some in covered.items()}
             best = min(shares, key=shares.__getitem__, default=None)
-            if best is None or self._cost(best) > sum(map(self._counted_price, covered[best])):
+            if best is None:
+                break
+            cheap = self._cost(best) <= 4 * _PASS * self.table.rows  # what counting would cost is not even asked
+            if not cheap and self._cost(best) > sum(map(self._counted_price, covered[best])):
                 break
             keys.append(best)
             price += self._cost(best)
