@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from dc_engine.constraints.building import fd, unique
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import Body, Column, Constraint, Predicate
-from dc_engine.constraints.naming import id_of
+from dc_engine.constraints.naming import class_of, dependency_id, id_of, text_of
 from dc_engine.constraints.normalise import meaning, normalise, swapped
 from dc_engine.constraints.parser import parse_formula
-from dc_engine.discovery.naming import class_of, dependency_id, text_of
 from tests.constraints.documents import one
 from tests.constraints.strategies import any_body, nulls
 

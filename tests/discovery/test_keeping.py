@@ -131,27 +131,43 @@ def minimal(sets: Sequence[frozenset[str]]) -> set[frozenset[str]]:
     return {one for one in sets if not any(other < one for other in sets)}
 
 
+class History:
+    """Rows that come and go, and what is known of those that are there."""
+
+    def __init__(self, space: Space, rows: Sequence[tuple[Any, ...]], mode: str) -> None:
+        self.space, self.rows, self.mode = space, rows, mode
+        self.there = np.zeros(len(rows), bool)
+        self.known: Known | None = None
+
+    def coded(self, chosen: np.ndarray) -> Any:
+        places = np.flatnonzero(chosen)
+        return coded(self.space, [self.rows[place] for place in places], places * 7 + 3)
+
+    def after(self, first: int, last: int, gone: set[int]) -> tuple[Known, list[tuple[Any, ...]]]:
+        """What is known after a step, and the rows that are there."""
+        before = self.there.copy()
+        self.there[first:last] = True
+        self.there[sorted(gone)] = False
+        some = before | self.there
+        if self.known is None:
+            self.known = found(self.space, self.coded(self.there), self.mode)
+        else:
+            turnover = Turnover(self.coded(some), before[some], self.there[some])
+            self.known = changed(self.space, self.known, turnover)
+        return self.known, [row for row, alive in zip(self.rows, self.there, strict=True) if alive]
+
+
 @given(histories(), st.sampled_from([COUNTED, WITNESSED]), WAYS, st.lists(st.booleans(), min_size=4, max_size=4))
 def test_after_every_change_every_class_is_what_holds_then(history, mode, ways, switches):
     space, rows, steps = history
-    ids = np.arange(len(rows)) * 7 + 3
+    history = History(space, rows, mode)
     with other_sizes(**ways):
-        known, there = None, np.zeros(len(rows), bool)
-        for (first, last, gone), switch in zip(steps, switches, strict=False):
-            before = there.copy()
-            there[first:last] = True
-            there[sorted(gone)] = False
-            living = [row for row, alive in zip(rows, there, strict=True) if alive]
-            if known is None:
-                known = found(space, coded(space, living, ids[there]), mode)
-            else:
-                some = np.flatnonzero(before | there)
-                table = coded(space, [rows[place] for place in some], ids[some])
-                known = changed(space, known, Turnover(table, before[some], there[some]))
+        for step, switch in zip(steps, switches, strict=False):
+            known, living = history.after(*step)
             check(space, known, living)
             if switch:
                 other = COUNTED if known.mode == WITNESSED else WITNESSED
-                known = turned(space, known, coded(space, living, ids[there]), other)
+                known = history.known = turned(space, known, history.coded(history.there), other)
                 assert known.mode == other
                 check(space, known, living)
             if known.mode == COUNTED:
@@ -190,19 +206,9 @@ ERRORS = st.sampled_from([0.05, 0.1, 0.3, 0.5])
 def test_with_errors_allowed_keys_and_fds_are_the_smallest_that_few_pairs_violate(history, mode, error):
     space, rows, steps = history
     space = replace(space, classes=("unique", "fd"), max_error=error, cross=(), ordered=())
-    ids = np.arange(len(rows)) * 7 + 3
-    known, there = None, np.zeros(len(rows), bool)
-    for first, last, gone in steps:
-        before = there.copy()
-        there[first:last] = True
-        there[sorted(gone)] = False
-        living = [row for row, alive in zip(rows, there, strict=True) if alive]
-        if known is None:
-            known = found(space, coded(space, living, ids[there]), mode)
-        else:
-            some = np.flatnonzero(before | there)
-            table = coded(space, [rows[place] for place in some], ids[some])
-            known = changed(space, known, Turnover(table, before[some], there[some]))
+    history = History(space, rows, mode)
+    for step in steps:
+        known, living = history.after(*step)
         assert approximate_sides(space, known) == expected_sides(
             list(space.columns), rows_of(space, living), Fraction(str(error))
         )

@@ -76,7 +76,7 @@ def scan(layout: Layout, new: Rows, old: Rows | None, threads: int | None = None
     triangle, others = old is None, new if old is None else old
     workers = 1 if new.size * others.size < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
     shares = _shares(new.size, others.size, workers, triangle=triangle)
-    count = _direct if _bits(layout) <= _DIRECT_BITS else _hashed
+    count = _direct if layout.bits <= _DIRECT_BITS else _hashed
     with ThreadPoolExecutor(len(shares) or 1) as pool:
         parts = list(pool.map(lambda share: count(layout, new, others, share), shares))
     return merged(layout, [_first_pairs(layout, parts, new.size)])
@@ -134,12 +134,6 @@ def _first_pairs(layout: Layout, parts: Sequence[_Part], rows: int) -> Counted:
     return Counted(patterns[first], sums, place // TILE, tile * TILE + place % TILE)
 
 
-def _bits(layout: Layout) -> int:
-    if layout.words > 1:
-        return 64 * layout.words
-    return max((1 + max(slot.shift + slot.ordered, slot.null or 0) for slot in layout.slots), default=0)
-
-
 def _marks(layout: Layout) -> Marks:
     """Where the bits of each term are, by halves of words."""
     from dc_engine.kernels.pairs import Marks
@@ -159,7 +153,7 @@ def _marks(layout: Layout) -> Marks:
 def _direct(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
     from dc_engine.kernels.pairs import BLOCK, count_direct, weigh_direct
 
-    size = 1 << _bits(layout)
+    size = 1 << layout.bits
     marks, bits = _marks(layout), np.zeros((1, BLOCK), np.uint32)
     small, counts, visits = np.zeros(size, np.uint8), np.zeros(size, np.int64), np.full(size, -1, np.int64)
     once = new.count_once and old.count_once
@@ -179,7 +173,7 @@ def _direct(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
 def _hashed(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
     from dc_engine.kernels.pairs import BLOCK, count_hashed
 
-    halves = -(-_bits(layout) // _HALF)
+    halves = -(-layout.bits // _HALF)
     marks, bits, slots = _marks(layout), np.zeros((halves, BLOCK), np.uint32), np.zeros(BLOCK, np.uint32)
     table, used = _Table.of(_FIRST_TABLE, halves), 0
     for work in _works(share, new.size):
