@@ -82,9 +82,9 @@ def lost_detail_lines(verdict: Verdict) -> list[str]:
 def lost_advice(retract: str) -> str:
     """What to do about a dependency that may have been a coincidence; ``retract`` takes the load out."""
     return (
-        "  - The dependency was a coincidence: take it out of 'pinned' in the constraint file, or give it severity: "
-        "warn; on_invalidated='warn' does that for all. A later load is not blamed for it. To have this one judged "
-        f"again, take it out of the state with {retract} and run this task again."
+        "  - The dependency was a coincidence: take it out of 'pinned' in the constraint file (or watch fewer of those "
+        "that were found), or give it severity: warn; on_invalidated='warn' does that for all. A later load is not "
+        f"blamed for it. To have this one judged again, take it out of the state with {retract} and run this task again."
     )
 
 
