@@ -84,7 +84,8 @@ def lost_advice(retract: str) -> str:
     return (
         "  - The dependency was a coincidence: take it out of 'pinned' in the constraint file (or watch fewer of those "
         "that were found), or give it severity: warn; on_invalidated='warn' does that for all. A later load is not "
-        f"blamed for it. To have this one judged again, take it out of the state with {retract} and run this task again."
+        "blamed for it. "
+        f"To have this one judged again, take it out of the state with {retract} and run this task again."
     )
 
 
