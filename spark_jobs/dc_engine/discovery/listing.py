@@ -15,7 +15,7 @@ from dc_engine.constraints.printer import print_bodies
 from dc_engine.discovery.boxes import Box, body_of, canonical, literals_of, matrix, mirrored, said
 from dc_engine.discovery.classes import shown_dcs
 from dc_engine.discovery.enumerating import Sets
-from dc_engine.discovery.ranking import Scales, Worth
+from dc_engine.discovery.ranking import Scales, Worth, spread
 from dc_engine.discovery.terms import Terms
 
 _MOST_PARENTS = 10
@@ -79,7 +79,11 @@ def listed(
         known = set(shown)
         for box in each:
             found.append((_named(terms, nulls, kind, box, since), worth.get(box, Worth(None, 0.0)), box in known))
-    found.sort(key=lambda one: (not one[2], -one[1].score, len(said(one[0].box)), one[0].text, one[0].id))
+    scores: dict[Box, float] = {}
+    for one, its, is_shown in found:
+        scores[one.box] = max(scores.get(one.box, 0.0), its.score if is_shown else 0.0)
+    places = {box: place for place, box in enumerate(spread(scores))}
+    found.sort(key=lambda one: (not one[2], places[one[0].box], -one[1].score, one[0].id))
     return [
         replace(
             one,
