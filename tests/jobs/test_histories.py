@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import fsspec
@@ -104,6 +104,15 @@ def pools(draw: st.DrawFn) -> list[Row]:
 
 
 KEYS = st.sampled_from([None, "id", "age"])
+MEETINGS = [
+    ("deletes", "deletes", "retract"),  # the second finds its row once the first is gone
+    ("deletes", "inserts", "retract"),  # the second finds that the row is there
+    ("nothing", "deletes", "replace"),  # the second finds the row that the first brings later
+    ("nothing", "inserts", "replace"),  # the second meets the row that the first brings later
+    ("inserts", "inserts", "retract"),
+    ("inserts", "deletes", "replace"),
+]
+"""What two loads in a row do with one row, and what becomes of the first."""
 
 TINY = {
     "long_value": -1,
@@ -179,13 +188,15 @@ def killed_after(writes: int) -> Iterator[None]:
 class Histories(RuleBasedStateMachine):
     """Random histories of one table."""
 
+    sizes: ClassVar[dict[str, int]] = {}
+    limits: ClassVar[dict[str, int]] = {}
+
     @initialize(
         key=KEYS,
         reads_all=st.booleans(),
         deletes=st.sampled_from([True, True, False]),
         rules=SOME_RULES,
         pinned=SOME_PINNED,
-        tiny=st.booleans(),
         trees=st.booleans(),
         seed=st.integers(0, 2**32),
         data=st.data(),
@@ -200,7 +211,6 @@ class Histories(RuleBasedStateMachine):
         deletes: bool,
         rules: set[int],
         pinned: set[int],
-        tiny: bool,
         trees: bool,
         seed: int,
         data: st.DataObject,
@@ -218,8 +228,7 @@ class Histories(RuleBasedStateMachine):
         }
         if trees:  # as if there were too many pairs to look at each
             sizes["scanned_pairs"] = -1
-        self._stack.enter_context(other_sizes(**sizes, **(TINY if tiny else {})))
-        self.limits = {"max_listed": 1, "max_samples": 1} if tiny else {}
+        self._stack.enter_context(other_sizes(**sizes, **self.sizes))
         self.state = f"memory://histories/{next(_numbers)}"
         self.storage = Storage(self.state)
         self.key = self.committed_key = key
@@ -286,27 +295,31 @@ class Histories(RuleBasedStateMachine):
             elif load_id in self.discarded or any(one.load_id == load_id for one in self.loads):
                 self._retract(load_id)
 
-    @precondition(lambda self: self.deletes and self.loads)
-    @rule(data=st.data(), met=st.sampled_from(["deletes", "inserts"]), between=st.sampled_from(["compact", "key"]))
-    def a_delete_that_mattered_goes(self, data: st.DataObject, met: str, between: str) -> None:
-        """Two loads one after the other meet the same identity, files or the key change, and the first load goes."""
+    @rule(data=st.data(), scene=st.sampled_from(MEETINGS), between=st.sampled_from(["compact", "key", "nothing"]))
+    def two_loads_that_meet(self, data: st.DataObject, scene: tuple[str, str, str], between: str) -> None:
+        """Two loads in a row are about the same identity, files or the key change, and the first becomes another."""
+        first, met, then = scene
         rows, _ = play(self.loads)
-        if not rows:
-            return
-        row = data.draw(st.sampled_from(rows))
+        row = data.draw(st.sampled_from(rows if rows and first == "deletes" else self.pool))
+        if self.key and first != "deletes":
+            there = {one[self.key] for one in rows}
+            row = {**row, self.key: next(value for value in range(9) if value not in there)}
         names = [f"load {self.count + 1}", f"load {self.count + 2}"]
         self.count += 2
-        self._apply(Given(names[0], deletes=[row], key=self.key), discard=False)
-        duplicate = data.draw(st.sampled_from(["error", "replace"])) if self.key else "error"
-        again = {met: [row], "missing_deletes": "ignore", "duplicate_keys": duplicate}
-        self._apply(Given(names[1], key=self.key, **again), discard=False)
+        self._meet(data, names[0], **({} if first == "nothing" else {first: [row]}))
+        self._meet(data, names[1], **{met: [row]})
         if between == "key":
             self.change_the_key([None, "id", "age"], data, [])
-        else:
+        elif between == "compact":
             self.apply(data, [], discard=False)
             self.look_after("compact", 1)
-        if any(one.load_id == names[0] for one in self.loads):
+        if all(one.load_id != names[0] for one in self.loads):
+            return
+        if then == "retract":
             self._retract(names[0])
+        else:
+            name = data.draw(COLUMNS)
+            self._meet(data, names[0], inserts=[{**row, name: data.draw(VALUES[name])}])
 
     @rule(data=st.data(), picks=PICKS, writes=st.integers(0, 12))
     def crash(self, data: st.DataObject, picks: list[int | Row], writes: int) -> None:
@@ -337,18 +350,17 @@ class Histories(RuleBasedStateMachine):
         maintain(self.spark, action, {"state": self.state, **more})
         self._check()
 
-    @rule(rules=SOME_RULES, data=st.data(), picks=PICKS)
-    def change_the_rules(self, rules: set[int], data: st.DataObject, picks: list[int | Row]) -> None:
-        before, self.chosen = self.chosen, self._with_first(rules)
+    @rule(rules=SOME_RULES, pinned=st.none() | SOME_PINNED, watch=WATCH, data=st.data(), picks=PICKS)
+    def change_the_rules(
+        self, rules: set[int], pinned: set[int] | None, watch: str, data: st.DataObject, picks: list[int | Row]
+    ) -> None:
+        before = self.chosen, self.pinned, self.watch
+        if pinned is None:
+            self.chosen = self._with_first(rules)
+        else:
+            self.pinned, self.watch = sorted(pinned), watch
         if not self._is_taken(data, picks):
-            self.chosen = before
-
-    @rule(pinned=SOME_PINNED, watch=WATCH, data=st.data(), picks=PICKS)
-    def pin_others(self, pinned: set[int], watch: str, data: st.DataObject, picks: list[int | Row]) -> None:
-        before = self.pinned, self.watch
-        self.pinned, self.watch = sorted(pinned), watch
-        if not self._is_taken(data, picks):
-            self.pinned, self.watch = before
+            self.chosen, self.pinned, self.watch = before
 
     @rule(keys=st.permutations(["id", "age", None]), data=st.data(), picks=PICKS)
     def change_the_key(self, keys: list[str | None], data: st.DataObject, picks: list[int | Row]) -> None:
@@ -383,10 +395,20 @@ class Histories(RuleBasedStateMachine):
         assert read_current(self.storage) == before
 
     def _replace(self, data: st.DataObject, load_id: str, picks: list[int | Row], *, discard: bool) -> None:
-        """Another attempt: anything, or what was given before with a row more, a row less, or a value corrected."""
+        """Another attempt: anything, or what was given before with a row more, a row less, or a value corrected.
+
+        Or it brings a row that a later load brings or deletes too, or one like it: that load then does something else.
+        """
         given = self._given(data, load_id, picks)
         before = next((one for one in self.loads if one.load_id == load_id), None)
-        how = data.draw(st.sampled_from(["anew", "altered", "corrected"])) if before else "anew"
+        how = data.draw(st.sampled_from(["anew", "altered", "corrected", "met"])) if before else "anew"
+        if before and how == "met":
+            later = self.loads[self.loads.index(before) + 1 :]
+            rows = [row for one in later for row in [*one.inserts, *one.deletes]]
+            given.deletes, given.inserts = before.deletes, list(before.inserts)
+            if rows:
+                name = data.draw(COLUMNS)
+                given.inserts.append({**data.draw(st.sampled_from(rows)), name: data.draw(VALUES[name])})
         if before and how == "altered":
             given.deletes = self._altered(data, before.deletes, given.deletes)
             given.inserts = self._altered(data, before.inserts, given.inserts)
@@ -400,6 +422,12 @@ class Histories(RuleBasedStateMachine):
         """Most of some rows, and one of others."""
         left_out = data.draw(st.integers(0, 2 * len(rows)))
         return [*(row for place, row in enumerate(rows) if place != left_out), *others[:1]]
+
+    def _meet(self, data: st.DataObject, load_id: str, **rows: list[Row]) -> None:
+        """A load that may not find what it deletes, or may find what it inserts."""
+        duplicate = data.draw(st.sampled_from(["error", "replace"])) if self.key else "error"
+        given = Given(load_id, missing_deletes="ignore", duplicate_keys=duplicate, key=self.key, **rows)
+        self._apply(given, discard=False)
 
     def _retract(self, load_id: str) -> None:
         load = next((one for one in self.loads if one.load_id == load_id), None)
@@ -652,14 +680,23 @@ class Histories(RuleBasedStateMachine):
         assert loads.find("no such load") is None
 
 
+class HistoriesInPieces(Histories):
+    """Histories whose work, files and lists are cut as those of millions of rows are. They take longer."""
+
+    sizes = TINY
+    limits: ClassVar = {"max_listed": 1, "max_samples": 1}
+
+
 # Left to itself Hypothesis makes two of three examples by copying parts of the one before. As a backend of its own its
 # provider is asked for a new history each time; shrinking is as ever.
 AVAILABLE_PROVIDERS["new each time"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
-Histories.TestCase.settings = settings(
-    backend="new each time",
-    max_examples=300 if NIGHTLY else 25,
-    stateful_step_count=12,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+for machine, histories in ((Histories, 40), (HistoriesInPieces, 20)):
+    machine.TestCase.settings = settings(
+        backend="new each time",
+        max_examples=10 * histories if NIGHTLY else histories,
+        stateful_step_count=12,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
 TestHistories = Histories.TestCase
+TestHistoriesInPieces = HistoriesInPieces.TestCase
