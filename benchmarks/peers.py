@@ -1,0 +1,153 @@
+"""The same tables searched by Desbordante: the sets must be the same, and the times are compared.
+
+``python -m benchmarks.peers`` prints its table. Desbordante's licence is AGPL, so nothing here installs it
+(``pip install desbordante``); without it there are no lines. Both work in this process, on the same rows, with two
+threads; what is compared is its ``execute`` and our way from codes to the set, both without loading, ours after a run
+that compiles.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from benchmarks.lines import Line, say
+from dags_examples.tax_data import tax_table
+from dc_engine.constraints.model import Op
+from dc_engine.discovery.boxes import Box, equalities, op_of, said
+from dc_engine.discovery.coded import encoded
+from dc_engine.discovery.keeping import COUNTED, WITNESSED, found
+from dc_engine.discovery.space import Asked, Space, space_of
+from dc_engine.discovery.terms import Outcome
+
+SEED = 7
+ORDERED = ("salary", "rate")
+TWELVE = (
+    *("phone", "zip", "city", "state", "last_name", "first_name", "gender", "marital_status", "has_child"),
+    *("area_code", *ORDERED),
+)
+
+_LITERAL = re.compile(r"t\.(\w+) ([<>=!]+) s\.")
+Said = frozenset[tuple[str, str]]
+"""A denial without cross columns: columns with operators, the smaller of its two mirror images."""
+
+
+def beside_peers(seed: int = SEED, share: float = 1) -> list[Line]:
+    """Lines of the table, with a share of the rows; none without Desbordante."""
+    if importlib.util.find_spec("desbordante") is None:
+        say("Desbordante is not installed: nothing to compare with.")
+        return []
+    return [_denials(int(30_000 * share), seed), *_keys_and_fds(int(100_000 * share), seed)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What one of the two found, and how long it took."""
+
+    seconds: float
+    found: set[Any]
+
+
+def _denials(rows: int, seed: int) -> Line:
+    table = _as_text(tax_table(rows, seed=seed).select(list(TWELVE)))
+    space = space_of(Asked(classes=("dc",), ordered=ORDERED), _types(table), {})
+    seconds, sets = _ours(space, table, COUNTED)
+    ours = _Search(seconds, {_said(space, box) for box in sets["dc"]})
+    exact = {"evidence_threshold": 0.0, "allow_cross_columns": False, "threads": 2}
+    theirs = _theirs("dc", "FastADC", table, lambda one: _mirrored(_LITERAL.findall(str(one))), **exact)
+    data = f"{rows:,} tax rows x {len(TWELVE)} columns, seed {seed}"
+    return _line(f"dc, {data}, beside FastADC", "denials", ours, theirs, 8)
+
+
+def _keys_and_fds(rows: int, seed: int) -> list[Line]:
+    table = _as_text(tax_table(rows, seed=seed).drop_columns(["id"]))
+    space = space_of(Asked(classes=("unique", "fd")), _types(table), {})
+    seconds, sets = _ours(space, table, WITNESSED)
+    hyfd = _theirs("fd", "HyFD", table, lambda one: (frozenset(one.lhs_indices), one.rhs_index))
+    hyucc = _theirs("ucc", "HyUCC", table, lambda one: frozenset(one.indices))
+    fds = {(left, min(set(said(box)) - left)) for box in sets["fd"] for left in [equalities(box)]}
+    keys = {equalities(box) for box in sets["unique"]}
+    data = f"{rows:,} tax rows x {table.num_columns} columns, seed {seed}"
+    return [
+        _line(f"fd, {data}, beside HyFD", "fds", _Search(seconds, fds), hyfd, 3),
+        _line("unique, the same rows, beside HyUCC", "keys", _Search(seconds, keys), hyucc),
+    ]
+
+
+def _ours(space: Space, table: pa.Table, mode: str) -> tuple[float, dict[str, list[Box]]]:
+    columns = {name: table.column(name) for name in table.column_names}
+    rows = encoded(space, columns, np.arange(table.num_rows))
+    least, known = float("inf"), found(space, rows, mode)
+    for _ in range(3):
+        started = time.perf_counter()
+        known = found(space, rows, mode)
+        least = min(least, time.perf_counter() - started)
+    return least, {name: list(boxes) for name, boxes in known.sets.items()}
+
+
+def _theirs(room: str, name: str, table: pa.Table, read: Callable[[Any], Any], **options: Any) -> _Search:
+    """What an algorithm found, each read while the algorithm lives: it owns what a result points to."""
+    import desbordante
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        csv.write_csv(table, path)
+        algorithm = getattr(getattr(desbordante, room).algorithms, name)()
+        algorithm.load_data(table=(str(path), ",", True))
+        started = time.perf_counter()
+        algorithm.execute(**options)
+        seconds = time.perf_counter() - started
+        return _Search(seconds, {read(one) for one in getattr(algorithm, f"get_{room}s")()})
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """All but the ordered columns as texts that no one takes for numbers: as many operators for both."""
+    return pa.table(
+        {
+            name: table.column(name) if name in ORDERED else [f"v{one}" for one in table.column(name).to_pylist()]
+            for name in table.column_names
+        }
+    )
+
+
+def _types(table: pa.Table) -> dict[str, str]:
+    return {name: "double" if name in ORDERED else "string" for name in table.column_names}
+
+
+def _said(space: Space, box: Box) -> Said:
+    terms = space.terms().terms
+    return _mirrored((terms[place].left, op_of(Outcome(box[place])).value) for place in said(box))
+
+
+def _mirrored(literals: Iterable[tuple[str, str]]) -> Said:
+    one = {(name, Op({"==": "="}.get(op, op))) for name, op in literals}
+    ways = [frozenset((name, op.value) for name, op in way) for way in (one, {(name, op.flipped) for name, op in one})]
+    return min(ways, key=sorted)
+
+
+def _line(what: str, things: str, ours: _Search, theirs: _Search, times: float = 0) -> Line:
+    same = ours.found == theirs.found
+    ratio = theirs.seconds / ours.seconds
+    differ = f"{len(ours.found - theirs.found)} only here, {len(theirs.found - ours.found)} only there"
+    text = (
+        f"{len(ours.found):,} {things}, {'the same' if same else differ}; {ours.seconds:.3f} s, {theirs.seconds:.2f} s"
+    )
+    say(f"{what}: {text}")
+    limit = f"the same; at least {times:g}" if times else "the same"
+    return Line(what, text, f"{ratio:.1f} times faster", limit, same and ratio >= times)
+
+
+if __name__ == "__main__":
+    print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")
+    print(*beside_peers(share=float(sys.argv[1]) if len(sys.argv) > 1 else 1), sep="\n")
