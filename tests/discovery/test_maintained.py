@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dc_engine.errors import ChangesError, RequestError
+from dc_engine.stored import read_dependencies
 from tests.discovery.tables import Table
 
 MODES = pytest.mark.parametrize("mode", ["counted", "witnessed"])
@@ -179,3 +180,22 @@ def test_a_load_that_others_need_is_not_taken_out_even_if_no_column_is_kept(tmp_
     table.apply("2", deletes=[(1, 1)])
     with pytest.raises(ChangesError, match="load '2' after it deletes row"):
         table.maintain("retract", load_id="1")
+
+
+@MODES
+def test_an_error_is_the_share_of_the_pairs_that_are_there(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a")
+    table.apply("1", (1,), (1,), (2,))
+    table.discover(mode, classes=["unique"], max_error=0.4)
+    for number in range(3, 6):  # one pair of ever more violates it
+        table.apply(str(number), (number,))
+        (found,) = read_dependencies(table.storage)
+        assert found["error"] == pytest.approx(2 / (number * (number + 1)))
+        assert not table.problems
+
+
+def test_a_row_that_is_alone_limits_nothing_that_comes_after_it(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1))
+    table.discover(classes=["fd"], limits={"max_dependencies": 1})  # whatever can be said of one row holds
+    assert table.told("2", (1, 2), (2, 1)).complete

@@ -99,13 +99,14 @@ class Dependencies(Maintained):
 
         ``there`` are the rows then and now: of one row the same may hold as of several, but nothing is said of it.
         """
-        were, are = (int(some.sum()) > 1 for some in there)
-        if were == are and known.same_sets(last):
+        were, are = (int(some.sum()) for some in there)
+        same_errors = were == are or not self.space.max_error  # an error is a share of all pairs of rows
+        if (were > 1) == (are > 1) and same_errors and known.same_sets(last):
             return before, Moves()
         rows = rows.chosen(there[1])
         past = [one for one in before if one.until is not None]
         now = self._named(known, rows, load_id)
-        if not are:  # whatever held still does
+        if are < 2:  # whatever held still does
             return past, Moves()
         holding = [one for one in before if one.until is None]
         after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
@@ -163,7 +164,7 @@ class Dependencies(Maintained):
     def _after(self, known: Known, rows: Coded, before: np.ndarray, after: np.ndarray) -> Known:
         if (before == after).all():
             return known
-        if not before.any():
+        if before.sum() < 2:  # no pair of rows, so that nothing was known
             return found(self.space, rows.chosen(after), self.mode, known.nullable)
         return changed(self.space, known, Turnover(rows, before, after), self.mode)
 
