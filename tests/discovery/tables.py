@@ -16,6 +16,7 @@ from dc_engine.maintained.stored import read_set
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Dependencies, Verdict
+from tests.discovery.widening import widen
 from tests.inprocess import Session, Source
 
 Rows = Sequence[tuple[Any, ...]]
@@ -26,7 +27,7 @@ class Table:
     """A state on disk. A row is a tuple of the values of ``columns``."""
 
     def __init__(self, folder: Path, columns: str = "a b", watch: str = "all", **types: str) -> None:
-        self.spark, self.state = Session(), str(folder / "state")
+        self.spark, self.state = Session(widens=widen), str(folder / "state")
         self.types = {name: types.get(name, "int") for name in columns.split()}
         deny = " and ".join(f"t.{name} != s.{name}" for name in self.types)
         keeps_all = {"name": "keeps all columns", "deny": deny, "severity": "warn"}

@@ -182,6 +182,18 @@ def test_a_load_that_others_need_is_not_taken_out_even_if_no_column_is_kept(tmp_
         table.maintain("retract", load_id="1")
 
 
+def test_a_row_between_rows_that_were_deleted_before_its_columns_were_kept_is_shown(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.rules["constraints"] = []
+    table.apply("1", (1, 1), (2, 2), (3, 3))
+    table.apply("2", deletes=[(1, 1), (3, 3)])
+    table.apply("3", (4, 4))
+    table.discover(classes=["unique"], table=table.source("whole", [(2, 2), (4, 4)]))
+    (lost, _) = table.told("4", (2, 5), (4, 4)).invalidated
+    assert lost.text == "unique [a]"
+    assert lost.example["t"]["values"] == lost.example["s"]["values"] == {"a": 2}
+
+
 @MODES
 def test_an_error_is_the_share_of_the_pairs_that_are_there(tmp_path: Path, mode: str) -> None:
     table = Table(tmp_path, "a")

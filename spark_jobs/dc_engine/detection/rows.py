@@ -120,8 +120,8 @@ def take_rows(
         else:
             assert file.bounds is not None
             mine = wanted[(wanted >= file.bounds[0]) & (wanted <= file.bounds[1])]
-        if len(mine):
-            tables.append(_take(storage, file, mine, columns, threads))
+        if len(mine) and (part := _take(storage, file, mine, columns, threads)).num_rows:
+            tables.append(part)
     found = pa.concat_tables(tables) if tables else None
     if (found.num_rows if found is not None else 0) != len(wanted):
         missing = wanted if found is None else np.setdiff1d(wanted, whole(found.column(ROW_ID)).to_numpy())
@@ -136,17 +136,19 @@ def take_rows(
 def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool) -> pa.Table:
     reader = Reader(storage, file)
     unknown = sorted(set(columns) - set(reader.schema.names))
+    if file.first_row_id is None:  # ordered by the ids, which are its first column
+        first = np.searchsorted(wanted, reader.bounds[:, 0])
+        groups = np.flatnonzero(np.searchsorted(wanted, reader.bounds[:, 1], side="right") > first)
+        rows = reader.read(groups, [*(() if unknown else columns), ROW_ID], threads=threads)
+        rows = rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted)))
+        if not unknown or not rows.num_rows:  # the ids may lie between those of the file
+            return rows
     if unknown:
         raise StateError(
             f"Column {', '.join(map(repr, unknown))} is not known of rows in the state {storage.uri} that were deleted "
             "before it was kept.",
             hint="Mend the table and rebuild the state from it.",
         )
-    if file.first_row_id is None:  # ordered by the ids, which are its first column
-        first = np.searchsorted(wanted, reader.bounds[:, 0])
-        groups = np.flatnonzero(np.searchsorted(wanted, reader.bounds[:, 1], side="right") > first)
-        rows = reader.read(groups, [*columns, ROW_ID], threads=threads)
-        return rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted)))
     starts, places = reader.group_starts, wanted - file.first_row_id
     group_of = np.searchsorted(starts, places, side="right") - 1
     groups, first = np.unique(group_of, return_inverse=True)
