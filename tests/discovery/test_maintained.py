@@ -206,6 +206,15 @@ def test_an_error_is_the_share_of_the_pairs_that_are_there(tmp_path: Path, mode:
         assert not table.problems
 
 
+def test_rows_that_go_can_bring_more_dependencies_than_a_limit_allows(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 2, 0), (2, 1, 0), (2, 2, 0))
+    assert table.discover("witnessed", classes=["fd"], limits={"max_dependencies": 1}) == ["c constant"]
+    told = table.told("2", deletes=[(2, 2, 0)])
+    assert not told.complete
+    assert told.because == "there are more than 1 dependencies of up to 3 comparisons"
+
+
 def test_a_row_that_is_alone_limits_nothing_that_comes_after_it(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.apply("1", (1, 1))

@@ -266,4 +266,5 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -
     added = shown_lines(ids, unknown(settled.known, shown))
     both = (np.concatenate([getattr(one, name) for one in (known.store, added)]) for name in Store.__slots__)
     now = _known(space, WITNESSED, table.layout, Store(*both), settled.found, known)
-    return known if not len(added) and now.same_sets(known) else replace(now, effort=fresh.effort)
+    same = not len(added) and now.bound == known.bound and now.same_sets(known)
+    return known if same else replace(now, effort=fresh.effort)
