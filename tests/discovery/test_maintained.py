@@ -206,6 +206,18 @@ def test_an_error_is_the_share_of_the_pairs_that_are_there(tmp_path: Path, mode:
         assert not table.problems
 
 
+@MODES
+def test_an_error_that_passes_its_bound_is_shown_by_two_rows_that_are_there(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a")
+    table.apply("1", (1,), (1,), (2,), (3,), (4,), (4,))
+    table.discover(mode, classes=["unique"], max_error=0.2)
+    table.apply("2", deletes=[(1,), (1,)])
+    (lost,) = table.told("3", deletes=[(2,)]).invalidated
+    assert (lost.violations, lost.error, lost.error_now) == (1, pytest.approx(1 / 6), pytest.approx(1 / 3))
+    assert lost.example["t"]["values"] == lost.example["s"]["values"] == {"a": 4}
+    assert lost.example["t"]["row"] != lost.example["s"]["row"]
+
+
 def test_rows_that_go_can_bring_more_dependencies_than_a_limit_allows(tmp_path: Path) -> None:
     table = Table(tmp_path, "a b c")
     table.apply("1", (1, 2, 0), (2, 1, 0), (2, 2, 0))
@@ -213,6 +225,17 @@ def test_rows_that_go_can_bring_more_dependencies_than_a_limit_allows(tmp_path: 
     told = table.told("2", deletes=[(2, 2, 0)])
     assert not told.complete
     assert told.because == "there are more than 1 dependencies of up to 3 comparisons"
+
+
+@MODES
+def test_of_what_a_limit_leaves_out_nothing_is_said_to_hold(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c")
+    first = [(1, 1, 1), (2, 1, 1), (3, 2, 1), (1, 1, 2), (3, 2, 2)]
+    table.apply("1", *first)
+    assert table.discover(mode, classes=["fd"], limits={"max_dependencies": 1}) == ["a -> b"]
+    told = table.told("2", (1, 1, 1), (1, 2, 2), (2, 3, 3), deletes=first)  # b and c decide all others
+    assert not told.complete
+    assert told.watched == []
 
 
 def test_a_row_that_is_alone_limits_nothing_that_comes_after_it(tmp_path: Path) -> None:

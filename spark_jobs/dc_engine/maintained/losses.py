@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dc_engine.constraints.model import Body, Column, Watching
-from dc_engine.discovery.boxes import Box, body_of, containing, one_way
-from dc_engine.discovery.counting import violating_pairs
+from dc_engine.discovery.boxes import Box, body_of, containing, one_way, said
+from dc_engine.discovery.counting import some_pairs, violating_pairs
 from dc_engine.discovery.keeping import Known
 from dc_engine.discovery.listing import Dependency, Moves, merged_view, once
 from dc_engine.discovery.space import Space
@@ -54,7 +54,8 @@ def judged_dependencies(
     instead = {one.id: _instead(found.moves, one) for one in lost_now if one.id in pinned}
     known = {one.id for one in dependencies.watched}
     fallen = {one.id for one in found.moves.lost} | {one.id for one, _ in found.moves.generalised}
-    holding = [one for one in found.before if one.until is None]
+    bound = found.known.bound  # of longer ones nothing is known any more
+    holding = [one for one in found.before if one.until is None and (bound is None or len(said(one.box)) <= bound)]
     still = [one for one in holding if one.id in watched and one.id not in fallen and one.id not in known]
     return replace(
         dependencies,
@@ -103,9 +104,9 @@ def _example(box: Box, found: Found, names: RowNames) -> dict[str, Any] | None:
     lines = np.flatnonzero(containing(layout, box, store.patterns))
     t, s = (places_of(found.ids, ids[lines]) for ids in (store.t, store.s))
     alive = np.flatnonzero((t >= 0) & (s >= 0))
-    if not len(alive):
+    t, s = (t[alive[:1]], s[alive[:1]]) if len(alive) else some_pairs(found.table, box)
+    if not len(t):
         return None
-    t, s = t[alive[:1]], s[alive[:1]]
     if not one_way(layout, box, found.table.patterns(t, s))[0]:
         t, s = s, t
     sides = {"t": int(found.ids[t[0]]), "s": int(found.ids[s[0]])}
