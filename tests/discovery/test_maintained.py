@@ -218,6 +218,16 @@ def test_an_error_that_passes_its_bound_is_shown_by_two_rows_that_are_there(tmp_
     assert lost.example["t"]["row"] != lost.example["s"]["row"]
 
 
+def test_a_check_goes_as_far_as_a_limit_let_the_search_go(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    every = list(itertools.product((0, 1), repeat=3))
+    table.apply("1", *every)  # any two columns are nearly a key
+    table.discover("counted", classes=["unique"], max_error=0.15, limits={"max_dependencies": 2})
+    table.apply("2", deletes=[row for row in every if row not in [(0, 0, 0), (0, 1, 0), (1, 0, 0)]])
+    assert table.facts["bound"] == 1  # unique [a, b] is the only one now, but nobody looks for it
+    assert not table.problems
+
+
 def test_rows_that_go_can_bring_more_dependencies_than_a_limit_allows(tmp_path: Path) -> None:
     table = Table(tmp_path, "a b c")
     table.apply("1", (1, 2, 0), (2, 1, 0), (2, 2, 0))

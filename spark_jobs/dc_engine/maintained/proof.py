@@ -6,7 +6,9 @@ dependency is counted by detection's own code, which must find no violation. Cou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from dc_engine.discovery.boxes import Box, body_of, canonical
 from dc_engine.discovery.counting import violating_pairs
 from dc_engine.discovery.enumerating import enumerator
 from dc_engine.discovery.keeping import COUNTED, Known, found
-from dc_engine.discovery.space import Space
+from dc_engine.discovery.space import Limits, Space
 from dc_engine.discovery.store import places_of
 from dc_engine.discovery.table import Table
 from dc_engine.discovery.terms import Terms
@@ -26,6 +28,7 @@ from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 _NAMED = 5
+_NO_LIMIT = 1 << 31
 
 
 def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[str]:
@@ -46,9 +49,9 @@ def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[
         yield from _wrong_witnesses(known, table, alive, t, s)
     terms = table.layout.terms
     if space.max_error:
-        enumerated = found(space, rows, known.mode, known.nullable).sets
+        enumerated = found(_as_far(space, known), rows, known.mode, known.nullable).sets
     else:
-        enumerated = enumerator(table.layout, space.classes, known.bound)(patterns).sets
+        enumerated = enumerator(table.layout, space.classes, known.bound)(patterns).cut(known.bound, "").sets
     for name in space.classes:
         stored, followed = (_distinct(terms, sets.get(name, ())) for sets in (known.sets, enumerated))
         for what, some in (("does not follow from the patterns", stored - followed), ("is missing", followed - stored)):
@@ -58,6 +61,11 @@ def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[
         if violations != allowed:
             known_of = f", the state says {allowed:,}" if space.max_error else ""
             yield f"Dependency {_text(terms, box)} does not hold: {counted(violations, 'violation')}{known_of}."
+
+
+def _as_far(space: Space, known: Known) -> Space:
+    """The same space, looked at as far as is known, however many dependencies there are and long it takes."""
+    return replace(space, limits=Limits(known.bound, _NO_LIMIT, math.inf))
 
 
 def _wrong_witnesses(known: Known, table: Table, alive: np.ndarray, t: np.ndarray, s: np.ndarray) -> Iterator[str]:

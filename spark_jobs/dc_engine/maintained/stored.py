@@ -57,7 +57,7 @@ def _sets(
     terms = space.terms(nullable)
     if rows < 2:
         layout = Layout(terms)
-        return enumerator(layout, space.classes, bound)(np.zeros((0, layout.words), np.uint64)).sets
+        return enumerator(layout, space.classes, bound)(np.zeros((0, layout.words), np.uint64)).cut(bound, "").sets
     boxes = {
         name: [one.box for one in dependencies if one.kind == name and one.until is None] for name in space.classes
     }
