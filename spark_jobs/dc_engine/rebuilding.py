@@ -43,5 +43,5 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
     if staged.deleted:
         raise ChangesError(f"The table ({table}) has deletes; it must give the rows that are there, and nothing else.")
     loads = [one if one.discarded else replace(one, settled=True) for one in snapshot.loads(storage).since()]
-    records = snapshot.files_of(FileKind.LOADS)
-    return with_loads(replace(snapshot, rows=staged.inserted, files=[*staged.inserts, *records]), *loads)
+    known = [file for kind in (FileKind.LOADS, FileKind.DEPENDENCIES) for file in snapshot.files_of(kind)]
+    return with_loads(replace(snapshot, rows=staged.inserted, files=[*staged.inserts, *known]), *loads)

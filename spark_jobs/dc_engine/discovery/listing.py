@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -155,14 +155,30 @@ def moved(
     result = []
     for one in after:
         if one.id in old:
-            kept = old[one.id]
-            result.append(replace(one, since=kept.since, origin=kept.origin, parents=kept.parents))
+            result.append(continued(one, old[one.id]))
         else:
             origin, parents = parents_of.get(one.id, ("found", []))
             result.append(
                 replace(one, since=load_id, origin=origin, parents=tuple(p.id for p in parents[:_MOST_PARENTS]))
             )
     return result, _moves(terms, gone, come, result, general, parents_of)
+
+
+def restored(
+    after: Sequence[Dependency], past: Sequence[Dependency], held: Collection[str], gone: str
+) -> tuple[list[Dependency], list[Dependency]]:
+    """Those that a load broke have their history back when the load is taken out; ``held`` are ids of the others."""
+    last = {one.id: one for one in reversed(past)}
+    back = {
+        one.id: last[one.id] for one in after if one.id in last and one.id not in held and last[one.id].until == gone
+    }
+    now = [continued(one, back.get(one.id)) for one in after]
+    return now, [one for one in past if one is not back.get(one.id)]
+
+
+def continued(one: Dependency, before: Dependency | None) -> Dependency:
+    """A dependency with the history that it had before, if it is known."""
+    return replace(one, since=before.since, origin=before.origin, parents=before.parents) if before else one
 
 
 def _moves(

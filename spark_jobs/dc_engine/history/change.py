@@ -57,6 +57,8 @@ class Change:
     """Rows that inserts of the load replace."""
     scratch: list[DataFile] = field(default_factory=list)
     """Temporary files for the workers."""
+    gone: str = ""
+    """The load that is taken out of the history, or replaced in it."""
 
     @property
     def recorded(self) -> int:

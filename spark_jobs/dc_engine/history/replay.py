@@ -74,9 +74,9 @@ def rewrite(
     own = [*apart, *scratch]
     ids = whole(shared.column(ROW_ID)).to_numpy()
     if attempt is None:
-        return Change(deletes=own, rows=-_rows(own), turned=ids, scratch=scratch)
-    inserts, undone = attempt.staged.inserts, Undone(deletes=tuple(own))
-    return Change(inserts, undone=undone, rows=_rows(inserts) - _rows(own), turned=ids, scratch=scratch)
+        return Change(deletes=own, rows=-_rows(own), turned=ids, scratch=scratch, gone=load.load_id)
+    inserts, undone, more = attempt.staged.inserts, Undone(deletes=tuple(own)), _rows(attempt.staged.inserts)
+    return Change(inserts, undone=undone, rows=more - _rows(own), turned=ids, scratch=scratch, gone=load.load_id)
 
 
 def _check_keys(plan: Plan, load: Load, later: Iterable[Load]) -> None:
@@ -132,7 +132,7 @@ class _Replay:
         scene = reader.read()
         lines = scene.lines.table
         outcomes, present = self._play(scene)
-        result = Change()
+        result = Change(gone=self.load.load_id)
         mine = [one for one in outcomes if self.attempt and one.number == self.attempt.number]
         missing = [one.line for one in mine if one.row is None]
         result.missing, result.deleted = len(missing), len(mine) - len(missing)

@@ -15,10 +15,10 @@ from dc_engine.detection.compact import Merge
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.files import is_run_of, read_dependencies, write_dependencies, write_patterns
 from dc_engine.discovery.keeping import Known, Turnover, changed, difference, found
-from dc_engine.discovery.listing import Dependency, Moves, listed, moved
+from dc_engine.discovery.listing import Dependency, Moves, continued, listed, moved, restored
 from dc_engine.discovery.ranking import Scales
 from dc_engine.discovery.space import Space
-from dc_engine.errors import counted
+from dc_engine.errors import StateError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
 from dc_engine.maintained.everything import DEPENDENCIES
@@ -31,6 +31,7 @@ from dc_engine.request import Request
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
@@ -80,11 +81,8 @@ class Dependencies(Maintained):
         log.info("looking for dependencies in %s", counted(base.rows, "row"))
         rows = coded_rows(ground.storage, base, self.space)
         known = found(self.space, rows, self.mode)
-        history = base.files_of(FileKind.DEPENDENCIES)[-1:]
-        before = read_dependencies(ground.storage, history[0]) if history else []
-        applied = [one.load_id for one in base.loads(ground.storage).last(100) if not one.discarded]
-        load_id = applied[-1] if applied else ""
-        dependencies = _continued(self._named(known, rows, load_id), before)
+        before = _history(ground.storage, base)
+        dependencies = _continued(self._named(known, rows, _newest(ground.storage, base)), before)
         patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
         file = write_dependencies(ground.storage, 0, dependencies)
         ground.drafts.extend([*patterns, file])
@@ -93,11 +91,19 @@ class Dependencies(Maintained):
         return replace(base, files=[*others, *patterns, file], facts=facts)
 
     def _listed(
-        self, known: Known, last: Known, rows: Coded, there: Turned, before: Sequence[Dependency], load_id: str
+        self,
+        known: Known,
+        last: Known,
+        rows: Coded,
+        there: Turned,
+        before: Sequence[Dependency],
+        load_id: str,
+        gone: str = "",
     ) -> tuple[Sequence[Dependency], Moves]:
         """The whole set, named and ranked, with its history; and what became of the one before, that of ``last``.
 
         ``there`` are the rows then and now: of one row the same may hold as of several, but nothing is said of it.
+        ``gone`` is the load whose end this is, if it is not the coming of one.
         """
         were, are = (int(some.sum()) for some in there)
         same_errors = were == are or not self.space.max_error  # an error is a share of all pairs of rows
@@ -110,7 +116,10 @@ class Dependencies(Maintained):
             return past, Moves()
         holding = [one for one in before if one.until is None]
         after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
-        lost = [replace(one, until=load_id, rank=None) for one in moves.lost]
+        lost = [replace(one, until=gone or load_id, rank=None) for one in moves.lost]
+        if gone:  # as if it had never been
+            after, past = restored(after, past, {one.id for one in holding}, gone)
+            lost = [one for one in lost if one.since != gone]
         return [*after, *lost, *past][: len(after) + SIZES.past_dependencies], moves
 
     def _named(self, known: Known, rows: Coded, load_id: str) -> list[Dependency]:
@@ -144,11 +153,15 @@ class Dependencies(Maintained):
         facts, dependencies = base.facts[self.name], read_set(ground.storage, base)
         before = read_known(ground.storage, base, dependencies)
         rows, flags = coming_and_going(ground.storage, base, self.space, change)
-        load_id = self.request.load_id if self.request else base.load_id
+        other = _newest(ground.storage, base, change.gone) if change.gone else ""
+        causes = (self.request.load_id, "") if self.request else (other, change.gone)
         between = self._after(before, rows, flags.before, flags.between)
-        undone, _ = self._listed(between, before, rows, (flags.before, flags.between), dependencies, load_id)
+        undoing = (flags.before, flags.between)
+        undone, _ = self._listed(between, before, rows, undoing, dependencies, other, change.gone)
         after = self._after(between, rows, flags.between, flags.after)
-        now, moves = self._listed(after, between, rows, (flags.between, flags.after), undone, load_id)
+        now, moves = self._listed(after, between, rows, (flags.between, flags.after), undone, *causes)
+        if not self.request and any(one.since == change.gone for one in now):
+            now = [replace(one, since=other) if one.since == change.gone else one for one in now]
         files = write_patterns(ground.storage, self.space, after, owner, difference(self.space, before, after))
         if now is not dependencies or after is not before:
             file = set_file(base)
@@ -184,13 +197,23 @@ class Dependencies(Maintained):
         return problems_of(ground.storage, snapshot, self.space)
 
 
+def _newest(storage: Storage, base: Snapshot, but: str = "") -> str:
+    """The newest load whose rows are there, perhaps but for one."""
+    applied = (one.load_id for one in reversed(base.loads(storage).last(100)) if not one.discarded)
+    return next((load_id for load_id in applied if load_id != but), "")
+
+
+def _history(storage: Storage, base: Snapshot) -> list[Dependency]:
+    """The dependencies that were known; none if their file is damaged, because what holds can be found again."""
+    for file in base.files_of(FileKind.DEPENDENCIES)[-1:]:
+        try:
+            return read_dependencies(storage, file)
+        except StateError as error:
+            log.warning("since when dependencies hold is no longer known: %s", error.message)
+    return []
+
+
 def _continued(now: Sequence[Dependency], before: Sequence[Dependency]) -> list[Dependency]:
     """Dependencies with the history of those that were known, perhaps in another space: nothing was lost by looking."""
     held = {one.id: one for one in before if one.until is None}
-    going_on = [
-        replace(one, since=held[one.id].since, origin=held[one.id].origin, parents=held[one.id].parents)
-        if one.id in held
-        else one
-        for one in now
-    ]
-    return [*going_on, *(one for one in before if one.until is not None)]
+    return [*(continued(one, held.get(one.id)) for one in now), *(one for one in before if one.until is not None)]
