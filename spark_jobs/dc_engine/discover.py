@@ -81,7 +81,7 @@ def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> 
     current = read_current(storage)
     ground = Ground(engine, storage, mask=(*current.mask, *asked.mask) if current else asked.mask)
     with without_values(ground.mask), ground.drafts.removed_on_failure(storage):
-        if current is None or not current.loads(storage).last(1):
+        if current is None or _without_loads(storage, current):
             _prepared(ground, asked, current)
             return None
         with clock.step("read"):
@@ -95,6 +95,11 @@ def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> 
             snapshot = advance(current, after, Action.DISCOVER)
             ground.drafts.commit(storage, snapshot)
     return snapshot
+
+
+def _without_loads(storage: Storage, current: Snapshot) -> bool:
+    """Whether no load was ever kept, or none is any more: one that was discarded left no row."""
+    return not current.rows and all(one.discarded for one in current.loads(storage).since())
 
 
 def _rules(asked: Discovery, current: Snapshot) -> ConstraintSet:

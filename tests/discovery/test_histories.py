@@ -159,7 +159,7 @@ class Histories(RuleBasedStateMachine):
         self, data: st.DataObject, space: dict[str, Any], mode: str, classes: tuple[str, ...], table: bool
     ) -> None:
         before = read_current(self.storage)
-        begins = before is None or not (self.loads or self.discarded)
+        begins = before is None or not self.loads
         rows = self._rows()
         request = {"state": self.state, "space": space, "mode": mode, "classes": list(classes), "view": "complete"}
         given = Given(f"load {self.count + 1}", self._picked(data.draw(PICKS)), key=self.key)

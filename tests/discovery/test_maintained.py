@@ -331,3 +331,13 @@ def test_a_rebuild_mends_a_set_that_is_damaged(tmp_path: Path, mode: str) -> Non
     table.maintain("rebuild")
     assert not table.problems
     assert {one["text"] for one in read_dependencies(table.storage, "complete")} == set(found)
+
+
+def test_a_table_is_the_first_load_of_a_state_that_kept_none(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.rules["constraints"] = [{"name": "key", "unique": ["a"]}]
+    assert table.apply("1", (1, 1), (1, 2), rejected_load="discard").discarded
+    rows = table.source("whole", [(1, 1), (2, 1)])
+    assert "b constant" in table.discover(table=rows, load_id="2", constraints=table.rules)
+    assert table.snapshot.rows == 2
+    assert not table.problems

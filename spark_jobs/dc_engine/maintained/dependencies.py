@@ -161,7 +161,8 @@ class Dependencies(Maintained):
         after = self._after(between, rows, flags.between, flags.after)
         now, moves = self._listed(after, between, rows, (flags.between, flags.after), undone, *causes)
         if not self.request and any(one.since == change.gone for one in now):
-            now = [replace(one, since=other) if one.since == change.gone else one for one in now]
+            known = [one for one in now if one.until is None or one.since != change.gone]
+            now = [replace(one, since=other) if one.since == change.gone else one for one in known]
         files = write_patterns(ground.storage, self.space, after, owner, difference(self.space, before, after))
         if now is not dependencies or after is not before:
             file = set_file(base)
