@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dc_engine.errors import ConflictError, StateError
+from dc_engine.errors import ConflictError, NoSpaceError, StateError
 from dc_engine.state.snapshots import Snapshot, commit, read_current
 from dc_engine.state.storage import Storage
 from tests.s3 import REGION, S3Server, s3_server
@@ -401,6 +401,63 @@ class TestDisk:
         Storage(str(tmp_path)).create("state/1.json", b"{}")
         assert synced[0].endswith(".draft")
         assert synced[1:] == ["state", "state"]
+
+    def test_files_reach_the_disk_beside_the_work_and_before_the_commit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun, synced, fsync, link = threading.Event(), set(), os.fsync, os.link
+
+        def slow(handle: int) -> None:
+            assert begun.wait(10)
+            fsync(handle)
+            synced.add(str(Path(f"/dev/fd/{handle}").resolve().relative_to(tmp_path)))
+
+        def watch(source: Path, target: Path) -> None:
+            assert synced >= {"rows/1", "rows/2", "rows", ".", str(source.relative_to(tmp_path))}
+            link(source, target)
+
+        storage = Storage(str(tmp_path))
+        storage.check_exclusive()
+        monkeypatch.setattr(os, "fsync", slow)
+        monkeypatch.setattr(os, "link", watch)
+        with storage.syncing_beside():
+            for path in ("rows/1", "rows/2"):
+                storage.write(path, b"some rows")
+            assert not synced
+            assert storage.read("rows/2") == b"some rows"
+            begun.set()
+            storage.create("snapshots/1.json", b"{}")
+            assert "snapshots" in synced
+        assert storage.names("snapshots") == ["1.json"]
+
+    def test_a_worker_waits_for_the_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        synced: list[int] = []
+        monkeypatch.setattr(os, "fsync", synced.append)
+        storage = Storage(str(tmp_path))
+        with storage.syncing_beside():
+            pickle.loads(pickle.dumps(storage)).write("rows/1", b"some rows")
+            assert len(synced) == 3
+
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_what_cannot_reach_the_disk_is_told_before_the_commit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: bool
+    ) -> None:
+        def full(handle: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        storage = Storage(str(tmp_path))
+        storage.check_exclusive()
+        monkeypatch.setattr(os, "fsync", full)
+
+        def work() -> None:
+            with storage.syncing_beside():
+                storage.write("rows/1", b"some rows")
+                if commits:
+                    storage.create("snapshots/1.json", b"{}")
+
+        error = refusal(work)
+        assert isinstance(error, NoSpaceError)
+        assert storage.files() == []
 
     def test_a_folder_that_cannot_be_synced_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fsync = os.fsync

@@ -20,9 +20,10 @@ class Drafts(list[DataFile]):
 
     @contextlib.contextmanager
     def removed_on_failure(self, storage: Storage) -> Iterator[None]:
-        """Remove them when the block fails."""
+        """Remove them when the block fails; those of this process reach the disk beside its work."""
         try:
-            yield
+            with storage.syncing_beside():
+                yield
         except BaseException:
             self.remove_all(storage)
             raise

@@ -9,9 +9,12 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from dc_engine.errors import StateError, UnfitStoreError
 from dc_engine.state.place import Place
@@ -23,6 +26,8 @@ _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
 _TAKEN, _BUSY = frozenset({"PreconditionFailed", "412"}), frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _UNKNOWN_TO_SERVER = frozenset({"NotImplemented", "501"})
 _PAUSES = (0.1, 0.4, 1.6, 0.0)
+_SYNCS, _MOST_OPEN = 4, 32
+"""How many files are synced at the same time, and how many may wait for it."""
 _memory = threading.Lock()
 _checked: set[tuple[str, str]] = set()
 
@@ -39,6 +44,28 @@ class StoredFile:
 class Writing(Place):
     """A place that files can be written to. Only filesystems that create files exclusively are accepted."""
 
+    _beside: _Beside | None = None
+
+    @contextlib.contextmanager
+    def syncing_beside(self) -> Iterator[None]:
+        """Let what is written in this block reach the disk beside the work: before the next commit, or its end.
+
+        Only here: workers, who have a copy of this place, sync each file before they go on.
+        """
+        with ThreadPoolExecutor(_SYNCS) as pool:
+            self._beside = _Beside(pool)
+            try:
+                yield
+                self._settle()
+            finally:
+                self._beside = None
+
+    def _settle(self) -> None:
+        """Wait until all files are on the disk."""
+        if self._beside:
+            with self._worded("written", self._writing, passing=()):
+                self._beside.wait()
+
     def write(self, path: str, data: bytes) -> StoredFile:
         """Write a new file, on a disk with fsync; nothing stays behind when that fails."""
         self._refuse_unknown()
@@ -53,17 +80,15 @@ class Writing(Place):
         target = Path(self._full(path))
         new = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with target.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            for folder in (target.parent, *(one.parent for one in new)):
-                _sync_folder(folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                target.unlink()
-            raise
+        file = target.open("wb")
+        with _removed_on_failure(file, target):
+            file.write(data)
+            file.flush()
+        folders = (target.parent, *(one.parent for one in new))
+        if self._beside:
+            self._beside.sync(file, target, folders)
+        else:
+            _sync(file, target, folders)
 
     def create(self, path: str, data: bytes) -> None:
         """Create a file that must not exist yet, whole at once; ``FileExistsError`` when it does."""
@@ -89,6 +114,7 @@ class Writing(Place):
         self.write(draft, data)
         source, target = Path(self._full(draft)), Path(self._full(path))
         try:
+            self._settle()
             with self._worded("written", self._writing, passing=(FileExistsError,)):
                 try:
                     self._hard_link(source, target)
@@ -208,6 +234,44 @@ class Writing(Place):
             self._worded("written", "Check that files in it may be removed."),
         ):
             self._place[0].rm_file(self._full(path))
+
+
+class _Beside:
+    """Files on their way to the disk while the work goes on."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._waiting: deque[Future[None]] = deque()
+
+    def sync(self, file: IO[bytes], target: Path, folders: Sequence[Path]) -> None:
+        """Begin to sync a file and its name."""
+        self._waiting.append(self._pool.submit(_sync, file, target, folders))
+        self.wait(_MOST_OPEN)
+
+    def wait(self, most: int = 0) -> None:
+        """Wait until no more than so many are left; raises what went wrong."""
+        while len(self._waiting) > most:
+            self._waiting.popleft().result()
+
+
+def _sync(file: IO[bytes], target: Path, folders: Sequence[Path]) -> None:
+    """Sync a file to the disk, then its name; nothing stays behind when that fails."""
+    with _removed_on_failure(file, target), file:
+        os.fsync(file.fileno())
+        for folder in folders:
+            _sync_folder(folder)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(file: IO[bytes], target: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.close()
+        with contextlib.suppress(OSError):
+            target.unlink()
+        raise
 
 
 def _sync_folder(folder: Path) -> None:
