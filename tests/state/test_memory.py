@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dc_engine.errors import StateError
 from dc_engine.sizes import other_sizes
@@ -42,6 +45,23 @@ def test_what_was_read_is_not_read_again(storage: Storage) -> None:
             xs(pickle.loads(pickle.dumps(storage)), file)
 
 
+@given(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=1, max_size=6))
+def test_row_groups_are_what_the_file_has_whatever_was_read_before(asked: list[set[int]]) -> None:
+    table = pa.table({"x": range(22), "text": [[str(one)] * (one % 4) for one in range(22)]})
+    with TemporaryDirectory() as folder:
+        storage = Storage(folder)
+        data = parquet_bytes(table, row_group=3)
+        file = store_parquet(storage, "index/one/1.parquet", data, kind=FileKind.INDEX, load=1, rows=22)
+        known: set[int] = set()
+        for groups in map(sorted, asked):
+            rows = [row for group in groups for row in range(3 * group, min(3 * group + 3, 22))]
+            lacking = set(groups) - known
+            with patch.object(Reader, "_fetch", autospec=True, side_effect=Reader._fetch) as fetch:
+                assert Reader(storage, file, keep=True).read(groups, table.column_names).equals(table.take(rows))
+            assert [set(call.args[1]) for call in fetch.call_args_list] == ([lacking] if lacking else [])
+            known |= lacking
+
+
 @pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"PAR1" * 1_000)])
 def test_a_file_that_is_gone_or_written_to_is_noticed(storage: Storage, tmp_path: Path, harm) -> None:
     file = stored(storage)
@@ -55,7 +75,7 @@ def test_the_oldest_goes_when_there_is_no_room() -> None:
     memory, read = Memory(), []
 
     def recall(key: str) -> str:
-        return memory.recall(key, lambda: read.append(key) or key, lambda content: 40)  # type: ignore[func-returns-value]
+        return memory.recall(key, lambda known: known or read.append(key) or key, lambda content: 40)  # type: ignore[func-returns-value]
 
     with other_sizes(remembered_bytes=100):
         assert [recall(one) for one in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]

@@ -48,10 +48,12 @@ class Found:
             mine = np.flatnonzero(self.file[chosen] == number)
             position, starts = self.position[chosen[mine]], reader.group_starts
             group_of = np.searchsorted(starts, position, side="right") - 1
-            for group in np.unique(group_of):
-                column = whole(reader.read([int(group)], [ROW_IDS]).column(0))
-                offsets, here = column.offsets.to_numpy(), group_of == group
-                places, entries = mine[here], position[here] - starts[group]
+            for portion in reader.portions(np.unique(group_of)):
+                column = whole(reader.read(portion, [ROW_IDS]).column(0))
+                here = (group_of >= portion[0]) & (group_of <= portion[-1])
+                before = np.cumsum([0, *np.diff(starts)[portion]])[np.searchsorted(portion, group_of[here])]
+                places, entries = mine[here], position[here] - starts[group_of[here]] + before
+                offsets = column.offsets.to_numpy()
                 sizes[places] = np.minimum(offsets[entries + 1] - offsets[entries], most[places])
                 parts.append((places, column.values.to_numpy()[ranges(offsets[entries], sizes[places])]))
         ends, ids = np.cumsum(sizes), np.empty(int(sizes.sum()), np.int64)

@@ -25,18 +25,21 @@ class Memory:
         self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._size = 0
 
-    def recall(self, key: Hashable, read: Callable[[], Content], size: Callable[[Content], int]) -> Content:
-        """The content of this key, read if it is not known."""
+    def recall(
+        self, key: Hashable, read: Callable[[Content | None], Content], size: Callable[[Content], int]
+    ) -> Content:
+        """The content of this key. ``read`` is given what is known of it, and returns that if it is enough."""
         with self._lock:
-            if key in self._known:
+            known = self._known.get(key, (None, 0))[0]
+            if known is not None:
                 self._known.move_to_end(key)
-                return self._known[key][0]
-        content = read()
-        with self._lock:
-            self._size += size(content) - self._known.pop(key, (None, 0))[1]
-            self._known[key] = (content, size(content))
-            while self._size > SIZES.remembered_bytes:
-                self._size -= self._known.popitem(last=False)[1][1]
+        content = read(known)
+        if content is not known:
+            with self._lock:
+                self._size += size(content) - self._known.pop(key, (None, 0))[1]
+                self._known[key] = (content, size(content))
+                while self._size > SIZES.remembered_bytes:
+                    self._size -= self._known.popitem(last=False)[1][1]
         return content
 
 

@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import zlib
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
@@ -25,6 +24,7 @@ from dc_engine.errors import StateError, counted
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import MEMORY, Content
+from dc_engine.state.parts import Held, Parts, runs_of
 from dc_engine.state.storage import Storage
 
 _GROUPS = b"dc.row_groups"
@@ -186,12 +186,16 @@ class Reader:
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
         self._latest: dict[int, bytes] = {}
-        self._content = _Parts(file.size)
+        self._content = Parts(file.size)
 
-    def _recalled(self, key: tuple, read: Callable[[], Content], size: Callable[[Content], int]) -> Content:
-        return MEMORY.recall((self._file.sha256, self._stamp, *key), read, size) if self._stamp else read()
+    def _recalled(
+        self, key: tuple, read: Callable[[Content | None], Content], size: Callable[[Content], int]
+    ) -> Content:
+        return MEMORY.recall((self._file.sha256, self._stamp, *key), read, size) if self._stamp else read(None)
 
-    def _read_footer(self) -> _Footer:
+    def _read_footer(self, known: _Footer | None) -> _Footer:
+        if known is not None:
+            return known
         size = self._file.size
         first = max(0, size - _TAIL)
         (tail,) = self._storage.read_parts(self._file.path, [(first, size + 1)])  # one byte more than there should be
@@ -244,13 +248,22 @@ class Reader:
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
         """Some columns of some row groups. Workers read with one thread each; a process working alone may use more."""
         wanted = [int(group) for group in groups]
+        if not self._stamp or not wanted:
+            return self._read(wanted, columns, threads)
 
-        def read() -> pa.Table:
-            self._fetch(wanted)
-            self._content.hold({self._footer.span(group)[0]: self._latest[group] for group in wanted})
-            return self._parquet.read_row_groups(wanted, columns=list(columns), use_threads=threads)
+        def held(known: Held | None) -> Held:
+            lacking = [group for group in wanted if known is None or group not in known.spans]
+            if known is not None and not lacking:
+                return known
+            read = Held(lacking, np.diff(self.group_starts)[lacking].tolist(), self._read(lacking, columns, threads))
+            return read if known is None else known.with_more(read)
 
-        return self._recalled((tuple(wanted), tuple(columns)), read, lambda table: table.nbytes)
+        return self._recalled(tuple(columns), held, lambda one: one.table.nbytes).at(wanted)
+
+    def _read(self, groups: Sequence[int], columns: Sequence[str], threads: bool) -> pa.Table:
+        self._fetch(groups)
+        self._content.hold({self._footer.span(group)[0]: self._latest[group] for group in groups})
+        return self._parquet.read_row_groups(groups, columns=list(columns), use_threads=threads)
 
     @cached_property
     def _parquet(self) -> pq.ParquetFile:
@@ -259,7 +272,7 @@ class Reader:
     def _fetch(self, groups: Sequence[int]) -> None:
         """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
         kept = {group: self._latest[group] for group in groups if group in self._latest}
-        runs = list(_runs([group for group in groups if group not in kept]))
+        runs = list(runs_of([group for group in groups if group not in kept]))
         span = self._footer.span
         for run, part in zip(runs, self._parts([(span(run[0])[0], span(run[-1])[1]) for run in runs]), strict=True):
             first = span(run[0])[0]
@@ -279,50 +292,3 @@ class Reader:
         """Let go of what was read."""
         self._latest = {}
         self._content.hold({})
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Consecutive numbers, grouped."""
-    run: list[int] = []
-    for number in sorted(numbers):
-        if run and number != run[-1] + 1:
-            yield run
-            run = []
-        run.append(number)
-    if run:
-        yield run
-
-
-class _Parts(io.RawIOBase):
-    """A file of which only some parts are present, by their offsets."""
-
-    def __init__(self, size: int) -> None:
-        self._parts: dict[int, memoryview] = {}
-        self._starts: list[int] = []
-        self._size, self._place = size, 0
-
-    def hold(self, parts: dict[int, bytes]) -> None:
-        """Have these parts from now on."""
-        self._parts, self._starts = {start: memoryview(part) for start, part in parts.items()}, sorted(parts)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence != io.SEEK_SET:
-            offset += self._place if whence == io.SEEK_CUR else self._size
-        self._place = offset
-        return offset
-
-    def tell(self) -> int:
-        return self._place
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, length: int = -1) -> memoryview:  # Arrow takes any buffer, uncopied
-        start = self._starts[bisect_right(self._starts, self._place) - 1]
-        first = self._place - start
-        found = self._parts[start][first : None if length < 0 else first + length]
-        self._place += len(found)
-        return found
