@@ -141,8 +141,8 @@ def hashes(spark: SparkSession, path: Path, table: pa.Table) -> list[list[int]]:
     pq.write_table(table, path)
     frame = spark.read.parquet(str(path))
     each = [row_hash(frame.select(frame.columns[place]), "s") for place in range(len(frame.columns))]
-    named = [one.alias(f"h{place}") for place, one in enumerate([*each, row_hash(frame, "s")])]
-    collected = frame.select(*named).collect()
+    named = [f"{one} as h{place}" for place, one in enumerate([*each, row_hash(frame, "s")])]
+    collected = frame.selectExpr(*named).collect()
     return [[row[place] for row in collected] for place in range(len(named))]
 
 
@@ -178,7 +178,7 @@ def names(kinds: list[Kind]) -> list[str]:
 
 def told_apart(spark: SparkSession, *values: str) -> bool:
     frame = spark.sql(" union all ".join(f"select {value} as v" for value in values))
-    codes = [row[0] for row in frame.select(row_hash(frame, "s")).collect()]
+    codes = [row[0] for row in frame.selectExpr(row_hash(frame, "s")).collect()]
     return len(set(codes)) == len(values)
 
 
@@ -221,7 +221,7 @@ def test_a_variant_has_one_hash_in_every_zone_and_order_of_keys(spark: SparkSess
         for zone, value in made:
             spark.conf.set("spark.sql.session.timeZone", zone)
             frame = spark.sql(f"select {value} as v")
-            codes.append(frame.select(row_hash(frame, "s")).collect()[0][0])
+            codes.append(frame.selectExpr(row_hash(frame, "s")).collect()[0][0])
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert codes[0] == codes[1] != codes[2]
@@ -233,7 +233,7 @@ def test_the_hash_of_a_row_is_part_of_the_format(spark: SparkSession) -> None:
     nested = "array(named_struct('a', map('k', 1.5d), 'b', null), null) as nested"
     for sql, expected in ((row, -4453929884303617916), (f"{row}, {nested}", 7621604425648599255)):
         frame = spark.sql(f"select {sql}")
-        assert frame.select(row_hash(frame, SALT)).collect()[0][0] == expected
+        assert frame.selectExpr(row_hash(frame, SALT)).collect()[0][0] == expected
 
 
 def test_fields_that_differ_only_by_case_are_refused_with_their_column(spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from dc_engine.masking import told
 from dc_engine.request import Changes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 _PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -108,31 +108,28 @@ def kept_type(spark_type: str) -> str:
     return _FIELD.sub(lambda name: name[0] if name[0].startswith("`") else quoted(name[0]), spark_type)
 
 
-def row_hash(frame: DataFrame, salt: str) -> Column:
-    """A hash of the whole row, except the columns of a change data feed.
+def row_hash(frame: DataFrame, salt: str) -> str:
+    """A hash of the whole row, except the columns of a change data feed, as SQL.
 
     A column counts with its name and only where it is not NULL (Spark's hash skips NULLs), so that a column added to
     the table later does not change the hash of any row already there.
     """
-    from pyspark.sql import functions as f
-
     parts = [literal(salt)]
     for field in sorted(frame.schema.fields, key=lambda one: one.name.lower()):
         name = field.name.lower()
         if name not in FEED_COLUMNS:
             parts.append(f"if({quoted(field.name)} is null, null, {literal(name)})")
             parts.append(hashable(field.name, field.dataType))
-    return f.expr(f"xxhash64({', '.join(parts)})")
+    return f"xxhash64({', '.join(parts)})"
 
 
-def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
-    """Some columns (with their types), found whatever case the changes write them in, renamed by their places.
+def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[str]:
+    """Some columns (with their types) as SQL, found whatever case the changes write them in, renamed by their places.
 
-    Spark's Arrow functions take a dot in a name for a field of a struct. A column that the changes do not have is
-    NULL: a delete may give the key alone.
+    As SQL all of them go to Spark at once, where each by itself would be a dozen calls of the JVM. Spark's Arrow
+    functions take a dot in a name for a field of a struct. A column that the changes do not have is NULL: a delete may
+    give the key alone.
     """
-    from pyspark.sql import functions as f
-
     fields = {field.name.lower(): field for field in frame.schema.fields}
     chosen = []
     for place, (name, spark_type) in enumerate(columns.items()):
@@ -142,7 +139,7 @@ def kept(frame: DataFrame, columns: Mapping[str, str]) -> list[Column]:
         else:
             actual = quoted(field.name)
             text = f"cast(cast({actual} as interval month) as int)" if is_months(spark_type) else actual
-        chosen.append(f.expr(text).alias(kept_name(place)))
+        chosen.append(f"{text} as {kept_name(place)}")
     return chosen
 
 

@@ -30,7 +30,7 @@ def differences(
     dead = snapshot.files_of(FileKind.DEAD)
     columns, types = list(snapshot.schema), list(snapshot.schema.values())
     state = rows_of_state(spark, storage, snapshot.files_of(FileKind.ROWS), dead, columns, types)
-    ours, theirs = state.drop(ROW_ID, ROW_HASH), table.select(*kept(table, snapshot.schema))
+    ours, theirs = state.drop(ROW_ID, ROW_HASH), table.selectExpr(*kept(table, snapshot.schema))
     names = ("state", f"table ({source})")
     sides = ((ours, theirs, *names), (theirs, ours, *reversed(names)))
     with reading(source, "table", mask=mask):

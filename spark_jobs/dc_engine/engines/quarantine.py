@@ -54,7 +54,7 @@ def quarantine(
     assert request.quarantine is not None
     # by a merge: Spark thinks that what comes from few files is small, and would send it to every worker
     violating = _violating(spark, storage, staged, listed).hint("merge")
-    rows = changes.withColumn(ROW_HASH, row_hash(changes, SALT)).join(violating, ROW_HASH, "left")
+    rows = changes.withColumn(ROW_HASH, f.expr(row_hash(changes, SALT))).join(violating, ROW_HASH, "left")
     names = {name.lower(): name for name in changes.columns}
     if CHANGE_TYPE in names:
         inserts = f.col(quoted(names[CHANGE_TYPE])).isin("insert", "update_postimage")

@@ -16,6 +16,7 @@ from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, reading, row_hash
 from dc_engine.detection.staging import CHANGE_TYPE, SALT, Stage, StagedLoad, gather, stage_rows
+from dc_engine.detection.value_hash import quoted
 from dc_engine.detection.work import MESSAGE_SCHEMA
 from dc_engine.engines.base import Engine, Here, Staging, Step, Tasks
 from dc_engine.engines.comparing import differences
@@ -80,7 +81,7 @@ class SparkEngine(Engine):
     ) -> pa.Table:
         """See ``Engine``."""
         with reading(source, "table", mask=mask):
-            return rows.select(*kept(rows, columns)).toArrow().rename_columns(list(columns))
+            return rows.selectExpr(*kept(rows, columns)).toArrow().rename_columns(list(columns))
 
     def instant(self, value: datetime) -> int:
         """See ``Engine``."""
@@ -93,8 +94,8 @@ class SparkEngine(Engine):
 
     def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
-        change_type = [rows[name].alias(CHANGE_TYPE) for name in asked.types if name.lower() == CHANGE_TYPE]
-        chosen = rows.select(*kept(rows, asked.columns), *change_type, row_hash(rows, SALT).alias(SALT))
+        change_type = [f"{quoted(name)} as {CHANGE_TYPE}" for name in asked.types if name.lower() == CHANGE_TYPE]
+        chosen = rows.selectExpr(*kept(rows, asked.columns), *change_type, f"{row_hash(rows, SALT)} as {SALT}")
         with reading(asked.source, asked.what, mask=asked.mask):
             documents = self._staged_here(chosen, asked)
             if documents is None:

@@ -42,7 +42,7 @@ def widen(
     dead = snapshot.files_of(FileKind.DEAD)
     key_types = tuple(plan.types[: len(plan.key)])
     state = rows_of_state(spark, storage, snapshot.files_of(FileKind.ROWS), dead, plan.key, key_types)
-    rows = table.select(*kept(table, columns), row_hash(table, SALT).alias(ROW_HASH))
+    rows = table.selectExpr(*kept(table, columns), f"{row_hash(table, SALT)} as {ROW_HASH}")
     joined = _by_key(state, rows, len(plan.key)) if plan.key else _by_hash(state, rows)
     names = [ROW_ID, *(kept_name(place) for place in range(len(columns))), ROW_HASH]
     chosen = joined.select(*[f.col(name) for name in names])
