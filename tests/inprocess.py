@@ -21,6 +21,7 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, SALT, StagedLoad, gather, stage_rows
 from dc_engine.engines.base import Engine, Here, Staging, Tasks
 from dc_engine.request import Changes
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -77,6 +78,9 @@ class Session(Engine):
 
     def tasks(self, rows: int, size: int) -> Tasks:
         return Shuffled(self.random)
+
+    def searching(self, pairs: float, size: int) -> Tasks | None:
+        return Shuffled(self.random) if pairs > SIZES.pairs_here else None
 
     def stage(self, rows: Source, asked: Staging) -> StagedLoad:
         table = rows.table

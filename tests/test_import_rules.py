@@ -17,7 +17,7 @@ ROOMS_BELOW = {
     "state": {"state", "errors", "sizes"},
     "detection": {"detection", "constraints", "state", "kernels", *FACTS},
     "discovery": {"discovery", "detection", "constraints", "state", "kernels", *FACTS},
-    "engines": {"engines", "detection", "constraints", "state", "shipping", *FACTS},
+    "engines": {"engines", "discovery", "detection", "constraints", "state", "shipping", *FACTS},
     "history": {"history", "engines", "detection", "constraints", "state", *FACTS},
     "maintained": {"maintained", "discovery", "history", "engines", "detection", "constraints", "state", *FACTS},
 }

@@ -18,6 +18,7 @@ from dc_engine.discovery.ranking import Scales
 from dc_engine.discovery.space import Asked, Space, space_of, with_cross
 from dc_engine.discovery.terms import Terms
 from dc_engine.engines.base import Engine
+from dc_engine.engines.work import searchers
 from dc_engine.job import Clock
 from dc_engine.maintained.continuity import check_mask
 from dc_engine.verdict import SCHEMA_VERSION
@@ -60,7 +61,7 @@ def in_table(engine: Engine, asked: Discovery, clock: Clock, fitting: Fitting | 
         space = make_space(wanted, types, columns)
         coded = encoded(space, columns, np.arange(table.num_rows))
     with clock.step("search"):
-        known = found(space, coded, asked.mode)
+        known = found(space, coded, asked.mode, workers=searchers(engine))
     with clock.step("rank"):
         scales = Scales(coded.table(space, known.nullable), known.keys)
         terms = space.terms(known.nullable)

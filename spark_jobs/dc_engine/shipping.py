@@ -36,9 +36,14 @@ def build_engine_zip(folder: Path) -> Path:
     return target
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is that of a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def ship_engine(spark: SparkSession) -> None:
     """Send the engine to a Spark Connect server, once per session; elsewhere ``spark-submit --py-files`` does it."""
-    if not type(spark).__module__.startswith("pyspark.sql.connect") or spark in _shipped:
+    if not is_connect(spark) or spark in _shipped:
         return
     with tempfile.TemporaryDirectory() as folder:
         spark.addArtifacts(str(build_engine_zip(Path(folder))), pyfile=True)

@@ -66,6 +66,14 @@ class Sizes:
     """How many dependencies that no longer hold are remembered."""
     counted_price: int = 40
     """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
+    pairs_here: int = 4_000_000_000
+    """A search looks at up to so many pairs of rows at a time in the driver, at about 3 ns each; more are for tasks."""
+    unit_pairs: int = 1_000_000_000
+    """About how many of them a task looks at."""
+    search_jobs: int = 8
+    """In how many jobs tasks of a search are started, so that the log can say how much is done."""
+    sent_bytes: int = 256 * 2**20
+    """How many bytes of codes these jobs may send to the workers, together."""
 
     # files
     row_group: int = 16_384

@@ -144,8 +144,29 @@ class Spent:
     write: float
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What one of several units of a search met: patterns with two numbers each, an Arrow stream in base 64."""
+
+    unit: int
+    pairs: int
+    """How many pairs of rows were looked at."""
+    lines: str
+
+
 Document = (
-    Failed | Pairs | ViolatingRows | Listed | SkippedRows | TakenKeys | Deleted | Written | Found | Checked | Spent
+    Failed
+    | Pairs
+    | ViolatingRows
+    | Listed
+    | SkippedRows
+    | TakenKeys
+    | Deleted
+    | Written
+    | Found
+    | Checked
+    | Spent
+    | Met
 )
 _TYPES: dict[str, type[Document]] = {one.__name__: one for one in Document.__args__}
 

@@ -25,6 +25,7 @@ from dc_engine.discovery.proving import Effort, Prover
 from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.search import first_patterns, settle
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.store import Store, added_up, alive, laid_out, lines_of, shown_lines, unknown
 from dc_engine.discovery.table import Shown, Table, pairs_of
 from dc_engine.errors import RequestError, counted
@@ -79,9 +80,15 @@ class Turnover:
     after: np.ndarray
 
 
-def found(space: Space, rows: Coded, mode: str = "auto", nullable: frozenset[str] = frozenset()) -> Known:
+def found(
+    space: Space,
+    rows: Coded,
+    mode: str = "auto",
+    nullable: frozenset[str] = frozenset(),
+    workers: Workers = nobody,
+) -> Known:
     """The dependencies of a table, from scratch; ``nullable`` are columns that had NULLs before."""
-    table = rows.table(space, rows.nullable | nullable)
+    table = replace(rows.table(space, rows.nullable | nullable), workers=workers)
     chosen = _mode(space, table, mode)
     log.info("looking for dependencies of %s, patterns %s", counted(table.rows, "row"), chosen)
     if chosen == COUNTED:
@@ -92,13 +99,13 @@ def found(space: Space, rows: Coded, mode: str = "auto", nullable: frozenset[str
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
 
 
-def changed(space: Space, known: Known, turnover: Turnover, mode: str = "") -> Known:
+def changed(space: Space, known: Known, turnover: Turnover, mode: str = "", workers: Workers = nobody) -> Known:
     """The same after rows have come and gone. With mode ``auto`` a table may become too long to count all pairs."""
     outgrown = known.mode == COUNTED and _pairs(int(turnover.after.sum())) > 4 * SIZES.counted_pairs
     if mode == "auto" and outgrown and not _needs_counts(space):
-        return found(space, turnover.rows.chosen(turnover.after), WITNESSED, known.nullable)
+        return found(space, turnover.rows.chosen(turnover.after), WITNESSED, known.nullable, workers)
     nullable = known.nullable | turnover.rows.nullable
-    table = turnover.rows.table(space, nullable)
+    table = replace(turnover.rows.table(space, nullable), workers=workers)
     before = Layout(space.terms(known.nullable))
     store = replace(known.store, patterns=laid_out(before, table.layout, known.store.patterns))
     known = replace(known, store=store, nullable=nullable)

@@ -8,17 +8,21 @@ them. Each box goes the way that costs least; when all ways together cost more t
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, groupby
 
 import numpy as np
 
 from dc_engine.detection.codes import combine
 from dc_engine.discovery.boxes import Box, canonical, containing, equalities, said
 from dc_engine.discovery.counting import some_pairs, with_themselves
+from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.spreading import Lines, Packed, Units
 from dc_engine.discovery.table import Ranges, Shown, Table, pairs_of, patterns_among, shown_by
+from dc_engine.errors import counted
 from dc_engine.sizes import SIZES
 
 Key = frozenset[int]
@@ -41,15 +45,26 @@ class Effort:
     pairs: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A unit of the work: one of several parts of the pairs that agree on a key, or boxes to be counted."""
+
+    key: Key = EVERYTHING
+    part: int = 0
+    parts: int = 1
+    boxes: tuple[Box, ...] = ()
+
+
 class Prover:
     """Decides boxes on the rows of a table: on all pairs, or on those with at least one new row."""
 
-    def __init__(self, table: Table, new: np.ndarray | None = None) -> None:
+    def __init__(self, table: Table, new: np.ndarray | None = None, threads: int | None = None) -> None:
         self.table = table
         self.new = new
         self.effort = Effort()
+        self._threads = threads
         self._keys: list[Key] = []
-        self._proven: set[Box] = set()
+        self._counted: set[Box] = set()
         self._costs: dict[Key, float] = {}
         self._strange: dict[Box, np.ndarray] = {}
         self._fresh = np.flatnonzero(new) if new is not None else np.zeros(0, np.int64)
@@ -61,7 +76,7 @@ class Prover:
         """The boxes (one of each mirror pair) that nothing has decided yet."""
         terms = self.table.layout.terms
         distinct = {canonical(terms, box) for box in boxes}
-        return sorted(box for box in distinct - self._proven if not self._is_covered(box))
+        return sorted(box for box in distinct - self._counted if not self._is_covered(box))
 
     def _is_covered(self, box: Box) -> bool:
         asked = equalities(box)
@@ -70,14 +85,40 @@ class Prover:
     def look(self, boxes: Sequence[Box]) -> Shown:
         """Look at pairs until each of these open boxes is decided; returns the patterns that were met.
 
-        A box that is not proven afterwards contains one of them.
+        A box that contains none of them afterwards is empty.
         """
-        keys, counted = self._ways(boxes)
-        met = [self._look_at(key) for key in keys]
-        for box in counted:
-            if not self._is_covered(box):
-                met.append(self._count(box))
-        return Shown.of(self.table.layout, met)
+        keys, rest = self._ways(boxes)
+        names = self.table.layout.terms.terms
+        self.effort.keys += [[names[place].left for place in sorted(key)] for key in keys]
+        self._keys += keys
+        if keys == [EVERYTHING]:
+            return self._look_at_everything()
+        rest = [box for box in rest if not self._is_covered(box)]
+        self.effort.by_count += len(rest)
+        self._counted |= set(rest)
+        found = self._shared_out(keys, rest)
+        self.effort.pairs += sum(one.pairs for one in found)
+        return Shown.of(self.table.layout, [Shown(one.patterns, one.one, one.two) for one in found])
+
+    def _shared_out(self, keys: Sequence[Key], boxes: Sequence[Box]) -> list[Lines]:
+        """The work in pieces, done here, or where workers take it: what each of them met."""
+        price = sum(map(self._cost, keys)) + sum(map(self._counted_price, boxes))
+        crew = self.table.workers(price, self.table.nbytes)
+        if crew is None:
+            pieces = [*(_Piece(key) for key in keys), *(_Piece(boxes=(box,)) for box in boxes)]
+            return [self.look_at(piece) for piece in pieces]
+        parts = {key: math.ceil(crew.units * self._cost(key) / price) for key in keys}
+        pieces = [_Piece(key, part, parts[key]) for key in keys for part in range(parts[key])]
+        places = np.cumsum([self._counted_price(box) for box in boxes]) * crew.units // price
+        pieces += [_Piece(boxes=tuple(some)) for some in _runs(boxes, places)]
+        what = f"pairs that agree on {counted(len(keys), 'key')} are compared, {counted(len(boxes), 'rule')} checked"
+        return crew.run(what, Units(_Rows.of(self.table, self.new), tuple(pieces)))
+
+    def look_at(self, piece: _Piece) -> Lines:
+        """One piece of the work: the patterns that it meets, with their rows, and how many pairs it looks at."""
+        found = [self._look_at(piece)] if piece.key else [self._count(box) for box in piece.boxes]
+        met = Shown.of(self.table.layout, [one for one, _ in found])
+        return Lines(met.patterns, met.t, met.s, sum(pairs for _, pairs in found))
 
     def _ways(self, boxes: Sequence[Box]) -> tuple[list[Key], list[Box]]:
         """The keys to look at, and the boxes to count."""
@@ -153,20 +194,14 @@ class Prover:
 
     # the two ways
 
-    def _look_at(self, key: Key) -> Shown:
-        """The patterns of all pairs that agree on a key."""
-        names = self.table.layout.terms.terms
-        self.effort.keys.append([names[place].left for place in sorted(key)])
-        self._keys.append(key)
-        if key == EVERYTHING:
-            return self._look_at_everything()
-        order, starts = self._in_groups(key)
+    def _look_at(self, piece: _Piece) -> tuple[Shown, int]:
+        """The patterns of all pairs that agree on a key, or of a part of them, and how many they are."""
+        order, starts = self._in_groups(piece.key)
         rows = np.arange(len(order)) if self.new is None else np.flatnonzero(self.new[order])
-        ranges = Ranges(rows, starts[rows], rows)
+        ranges = Ranges(rows, starts[rows], rows).cut(piece.parts)[piece.part]
         chosen = self.table.taken(order)
-        met = patterns_among(chosen, chosen, ranges)
-        self.effort.pairs += ranges.pairs
-        return Shown(met.patterns, order[met.t], order[met.s])
+        met = patterns_among(chosen, chosen, ranges, self._threads)
+        return Shown(met.patterns, order[met.t], order[met.s]), ranges.pairs
 
     def _look_at_everything(self) -> Shown:
         """The patterns of all pairs, or of all with a new row."""
@@ -203,33 +238,26 @@ class Prover:
             rows = np.flatnonzero(wanted[codes]) if rows is None else rows[wanted[codes[rows]]]
         return np.arange(self.table.rows) if rows is None else rows
 
-    def _count(self, box: Box) -> Shown:
-        """Decide one box by counting; returns the patterns of some pairs that lie in it."""
-        self.effort.by_count += 1
+    def _count(self, box: Box) -> tuple[Shown, int]:
+        """Decide one box by counting: the patterns of some pairs, of which one lies in it unless it is empty."""
         asking = None if self.new is None else self._strangers_of(box)
         if asking is not None and len(asking) <= SIZES.counted_price:
-            met = self._with_all(asking)
-            inside = containing(self.table.layout, box, met.patterns)
-        else:
-            t, s = some_pairs(self.table, box, asking)
-            met = Shown(self.table.patterns(t, s), t, s)
-            inside = containing(self.table.layout, box, met.patterns)
-            assert inside.all(), "a pair that was counted violates its rule"
-        if not inside.any():
-            self._proven.add(box)
-        return met
+            return self._with_all(asking)
+        t, s = some_pairs(self.table, box, asking)
+        met = Shown(self.table.patterns(t, s), t, s)
+        assert containing(self.table.layout, box, met.patterns).all(), "a pair that was counted violates its rule"
+        return met, 0
 
-    def _with_all(self, rows: np.ndarray) -> Shown:
-        """The patterns of a few rows with all others."""
+    def _with_all(self, rows: np.ndarray) -> tuple[Shown, int]:
+        """The patterns of a few rows with all others, and how many pairs these are."""
         places = np.arange(len(rows))
         ranges = Ranges(
             np.concatenate([places, places]),
             np.concatenate([np.zeros(len(rows), np.int64), rows + 1]),
             np.concatenate([rows, np.full(len(rows), self.table.rows)]),
         )
-        met = patterns_among(self.table.taken(rows), self.table, ranges)
-        self.effort.pairs += ranges.pairs
-        return Shown(met.patterns, rows[met.t], met.s)
+        met = patterns_among(self.table.taken(rows), self.table, ranges, self._threads)
+        return Shown(met.patterns, rows[met.t], met.s), ranges.pairs
 
     def _strangers_of(self, box: Box) -> np.ndarray:
         if box not in self._strange:
@@ -260,3 +288,35 @@ class Prover:
         seen = np.zeros(int(codes.max(initial=0)) + 1, bool)
         seen[codes[: len(old)]] = True
         return seen[codes[len(old) :]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A table as workers get it to prove something on it, with which of its rows are new; a unit is a piece."""
+
+    layout: Layout
+    left: Packed
+    right: Packed | None
+    new: Packed | None
+
+    @staticmethod
+    def of(table: Table, new: np.ndarray | None) -> _Rows:
+        right = None if table.right is table.left else Packed.of([*table.right])
+        return _Rows(table.layout, Packed.of([*table.left]), right, None if new is None else Packed.of([new]))
+
+    @property
+    def nbytes(self) -> int:
+        """See ``Search``."""
+        return sum(one.nbytes for one in (self.left, self.right, self.new) if one)
+
+    def look(self, piece: _Piece) -> Lines:
+        """See ``Search``."""
+        left = np.array(self.left.lines(), np.int32)
+        right = left if self.right is None else np.array(self.right.lines(), np.int32)
+        new = None if self.new is None else self.new.lines()[0].astype(bool)
+        return Prover(Table(self.layout, left, right), new, threads=1).look_at(piece)
+
+
+def _runs(boxes: Sequence[Box], numbers: np.ndarray) -> list[list[Box]]:
+    """Neighbours with the same number, together."""
+    return [[box for box, _ in some] for _, some in groupby(zip(boxes, numbers, strict=True), key=lambda one: one[1])]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.spreading import Lines, Packed, Units, Workers, nobody
 
 if TYPE_CHECKING:
     from dc_engine.kernels.pairs import Marks, Work
@@ -68,18 +69,63 @@ def _table(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
     return np.ascontiguousarray(np.array(codes, np.int32).reshape(len(codes), rows))
 
 
-def scan(layout: Layout, new: Rows, old: Rows | None, threads: int | None = None) -> Counted:
+def scan(layout: Layout, new: Rows, old: Rows | None, threads: int | None = None, workers: Workers = nobody) -> Counted:
     """The patterns of all pairs of new rows with old ones, or (without old) of new rows with each other.
 
-    The pair that shows a pattern is the same whatever the number of threads.
+    The pair that shows a pattern is the same whatever the number of threads, or of units that workers take.
     """
     triangle, others = old is None, new if old is None else old
-    workers = 1 if new.size * others.size < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
-    shares = _shares(new.size, others.size, workers, triangle=triangle)
-    count = _direct if layout.bits <= _DIRECT_BITS else _hashed
-    with ThreadPoolExecutor(len(shares) or 1) as pool:
-        parts = list(pool.map(lambda share: count(layout, new, others, share), shares))
+    pairs = new.size * others.size // (1 + triangle)
+    if crew := workers(pairs, new.left.nbytes + others.right.nbytes):
+        shares = _shares(new.size, others.size, crew.units, triangle=triangle)
+        found = crew.run("pairs of rows are compared", Units(_Tiles.of(layout, new, others), tuple(shares)))
+        parts = [_Part(one.patterns, one.one, one.two) for one in found]
+    else:
+        threads = 1 if new.size * others.size < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
+        shares = _shares(new.size, others.size, threads, triangle=triangle)
+        with ThreadPoolExecutor(len(shares) or 1) as pool:
+            parts = list(pool.map(lambda share: _counted(layout, new, others, share), shares))
     return merged(layout, [_first_pairs(layout, parts, new.size)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """All pairs of some rows with others, as workers get them; a unit is a share."""
+
+    layout: Layout
+    new: Packed
+    old: Packed | None
+    """The codes of new rows as t and of old ones as s, and last their weights; the same without."""
+
+    @staticmethod
+    def of(layout: Layout, new: Rows, old: Rows) -> _Tiles:
+        same = new.left is old.right and new.weights is old.weights
+        return _Tiles(layout, _packed(new.left, new), None if same else _packed(old.right, old))
+
+    @property
+    def nbytes(self) -> int:
+        """See ``Search``."""
+        return self.new.nbytes + (self.old.nbytes if self.old else 0)
+
+    def look(self, share: _Share) -> Lines:
+        """See ``Search``."""
+        new = _unpacked(self.new)
+        part = _counted(self.layout, new, _unpacked(self.old) if self.old else new, share)
+        return Lines(part.patterns, part.pairs, part.visits)
+
+
+def _packed(codes: np.ndarray, rows: Rows) -> Packed:
+    return Packed.of([*codes, rows.weights])
+
+
+def _unpacked(packed: Packed) -> Rows:
+    *lines, weights = packed.lines()
+    codes = _table(lines, packed.size)
+    return Rows(codes, codes, weights.astype(np.int64))
+
+
+def _counted(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
+    return (_direct if layout.bits <= _DIRECT_BITS else _hashed)(layout, new, old, share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.scan import Counted, Rows, scan
+from dc_engine.discovery.spreading import Workers, nobody
 
 if TYPE_CHECKING:
     from dc_engine.kernels.ranges import Seen
@@ -32,6 +33,8 @@ class Table:
     layout: Layout
     left: np.ndarray
     right: np.ndarray
+    workers: Workers = nobody
+    """Who does what is much work on it."""
 
     @staticmethod
     def of(layout: Layout, codes: Mapping[str, np.ndarray]) -> Table:
@@ -47,11 +50,16 @@ class Table:
         """How many there are."""
         return self.left.shape[1]
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its codes take."""
+        return self.left.nbytes + (0 if self.right is self.left else self.right.nbytes)
+
     def taken(self, places: np.ndarray) -> Table:
         """Some of its rows, in this order."""
         left = np.ascontiguousarray(self.left[:, places])
         right = left if self.right is self.left else np.ascontiguousarray(self.right[:, places])
-        return Table(self.layout, left, right)
+        return Table(self.layout, left, right, self.workers)
 
     def patterns(self, t: np.ndarray, s: np.ndarray) -> np.ndarray:
         """The patterns of pairs of rows, given by their places."""
@@ -93,7 +101,7 @@ def pairs_of(table: Table, some: np.ndarray, others: np.ndarray | None) -> Count
     """The patterns of some rows with others, or (without) with each other, with numbers of pairs, and places."""
     one, two = (None if places is None else _rows(table, places) for places in (some, others))
     assert one is not None
-    found = scan(table.layout, one, two)
+    found = scan(table.layout, one, two, workers=table.workers)
     return Counted(found.patterns, found.pairs, some[found.t], (some if others is None else others)[found.s])
 
 
@@ -120,20 +128,27 @@ class Ranges:
         """How many pairs they are."""
         return int((self.last - self.first).sum())
 
-
-def patterns_among(one: Table, other: Table, ranges: Ranges) -> Shown:
-    """The patterns of rows of one table with ranges of rows of another; places are those of the two tables."""
-    pairs = ranges.pairs
-    workers = 1 if pairs < _FEW_PAIRS else min(os.cpu_count() or 1, 8)
-    ends = np.cumsum(ranges.last - ranges.first)
-    cuts = [0, *np.searchsorted(ends, [pairs * part // workers for part in range(1, workers)]), len(ends)]
-    shares = [slice(*cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
-    with ThreadPoolExecutor(workers) as pool:
-        parts = list(pool.map(lambda share: _scan(one, other, ranges, share), shares))
-    return Shown.of(one.layout, parts)
+    def cut(self, parts: int) -> list[Ranges]:
+        """The same in several parts of about as many pairs, one after the other."""
+        ends, pairs = np.cumsum(self.last - self.first), self.pairs
+        edges = [0, *np.searchsorted(ends, [pairs * part // parts for part in range(1, parts)]), len(ends)]
+        slices = (slice(*cut) for cut in pairwise(edges))
+        return [Ranges(self.rows[one], self.first[one], self.last[one]) for one in slices]
 
 
-def _scan(one: Table, other: Table, ranges: Ranges, share: slice) -> Shown:
+def patterns_among(one: Table, other: Table, ranges: Ranges, threads: int | None = None) -> Shown:
+    """The patterns of rows of one table with ranges of rows of another; places are those of the two tables.
+
+    Of the pairs that show a pattern the one with the first row is given, whatever the number of threads.
+    """
+    threads = 1 if ranges.pairs < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(lambda part: _scan(one, other, part), ranges.cut(threads)))
+    patterns, t, s = (np.concatenate([getattr(part, name) for part in parts]) for name in ("patterns", "t", "s"))
+    return Shown.of(one.layout, [Shown(patterns, t, s).taken(np.lexsort((s, t)))])
+
+
+def _scan(one: Table, other: Table, ranges: Ranges) -> Shown:
     from dc_engine.kernels import ranges as kernel  # numba
 
     layout = one.layout
@@ -144,7 +159,7 @@ def _scan(one: Table, other: Table, ranges: Ranges, share: slice) -> Shown:
         np.array([slot.null or 0 for slot in layout.slots], np.uint64),
     )
     words = np.zeros((layout.words, kernel.BLOCK), np.uint64)
-    chosen = (ranges.rows[share], ranges.first[share], ranges.last[share])
+    chosen = (ranges.rows, ranges.first, ranges.last)
     seen = (
         _empty(layout, 1 << layout.bits, direct=True) if layout.bits <= _DIRECT_BITS else _empty(layout, _FIRST_TABLE)
     )

@@ -73,6 +73,10 @@ class Engine(ABC):
         """Where to run steps on ``rows`` rows that read files of ``size`` bytes."""
 
     @abstractmethod
+    def searching(self, pairs: float, size: int) -> Tasks | None:
+        """Where to run a search that looks at so many pairs of rows in codes of ``size`` bytes; without: right here."""
+
+    @abstractmethod
     def widen(
         self, storage: Storage, snapshot: Snapshot, plan: Plan, source: Changes, *, mask: Collection[str] = ()
     ) -> list[DataFile]:

@@ -23,7 +23,8 @@ from dc_engine.engines.comparing import differences
 from dc_engine.engines.quarantine import quarantine
 from dc_engine.engines.widening import widen
 from dc_engine.request import Changes
-from dc_engine.shipping import ship_engine
+from dc_engine.shipping import is_connect, ship_engine
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -37,6 +38,9 @@ MOST_ROWS_HERE = 5_000
 MOST_BYTES_HERE = 256 * 2**20
 MOST_FILES_HERE = 64 * 2**20
 """Rows in files of more bytes than that are not fetched to the driver to find out how many they are."""
+
+MOST_BYTES_BY_CONNECT = 96 * 2**20
+"""Spark Connect takes messages of up to 128 MB: codes of more bytes stay in the driver."""
 
 
 class OnSpark(Tasks):
@@ -91,6 +95,13 @@ class SparkEngine(Engine):
         """See ``Engine``."""
         here = self._mode == "local" or (self._mode == "auto" and rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE)
         return Here() if here else OnSpark(self.spark)
+
+    def searching(self, pairs: float, size: int) -> Tasks | None:
+        """See ``Engine``."""
+        wanted = self._mode == "spark" or (self._mode == "auto" and pairs > SIZES.pairs_here)
+        if not wanted or (is_connect(self.spark) and size > MOST_BYTES_BY_CONNECT):
+            return None
+        return OnSpark(self.spark)
 
     def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""

@@ -18,6 +18,8 @@ from dc_engine.discovery.keeping import Known, Turnover, changed, difference, fo
 from dc_engine.discovery.listing import Dependency, Moves, continued, listed, moved, restored
 from dc_engine.discovery.ranking import Scales
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.spreading import Workers
+from dc_engine.engines.work import searchers
 from dc_engine.errors import StateError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
@@ -80,7 +82,7 @@ class Dependencies(Maintained):
         """The snapshot with dependencies found from scratch; the history of those known before goes on."""
         log.info("looking for dependencies in %s", counted(base.rows, "row"))
         rows = coded_rows(ground.storage, base, self.space)
-        known = found(self.space, rows, self.mode)
+        known = found(self.space, rows, self.mode, workers=searchers(ground.engine))
         before = _history(ground.storage, base)
         dependencies = _continued(self._named(known, rows, _newest(ground.storage, base)), before)
         patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
@@ -153,12 +155,13 @@ class Dependencies(Maintained):
         facts, dependencies = base.facts[self.name], read_set(ground.storage, base)
         before = read_known(ground.storage, base, dependencies)
         rows, flags = coming_and_going(ground.storage, base, self.space, change)
+        workers = searchers(ground.engine)
         other = _newest(ground.storage, base, change.gone) if change.gone else ""
         causes = (self.request.load_id, "") if self.request else (other, change.gone)
-        between = self._after(before, rows, flags.before, flags.between)
+        between = self._after(before, rows, flags.before, flags.between, workers)
         undoing = (flags.before, flags.between)
         undone, _ = self._listed(between, before, rows, undoing, dependencies, other, change.gone)
-        after = self._after(between, rows, flags.between, flags.after)
+        after = self._after(between, rows, flags.between, flags.after, workers)
         now, moves = self._listed(after, between, rows, (flags.between, flags.after), undone, *causes)
         if not self.request and any(one.since == change.gone for one in now):
             known = [one for one in now if one.until is None or one.since != change.gone]
@@ -175,12 +178,12 @@ class Dependencies(Maintained):
         found_now = Found(facts, moves, undone, after, there.table(self.space, after.nullable), there.ids)
         return Kept(files, facts, (), found_now, {"dependencies": round(time.monotonic() - started, 3)})
 
-    def _after(self, known: Known, rows: Coded, before: np.ndarray, after: np.ndarray) -> Known:
+    def _after(self, known: Known, rows: Coded, before: np.ndarray, after: np.ndarray, workers: Workers) -> Known:
         if (before == after).all():
             return known
         if before.sum() < 2:  # no pair of rows, so that nothing was known
-            return found(self.space, rows.chosen(after), self.mode, known.nullable)
-        return changed(self.space, known, Turnover(rows, before, after), self.mode)
+            return found(self.space, rows.chosen(after), self.mode, known.nullable, workers)
+        return changed(self.space, known, Turnover(rows, before, after), self.mode, workers)
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
         """See ``Maintained``."""

@@ -1,0 +1,170 @@
+"""Large work of a search is done by tasks: the same is found, however it is cut and whoever does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dc_engine.discovery.coded import Coded
+from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
+from dc_engine.discovery.scan import scan
+from dc_engine.discovery.space import Asked, Limits, Space, space_of
+from dc_engine.discovery.spreading import Lines, Packed, Units, nobody
+from dc_engine.engines.work import searchers
+from dc_engine.errors import DcError, RequestError
+from dc_engine.sizes import other_sizes
+from tests.discovery.test_keeping import coded, histories
+from tests.discovery.test_scan import cases, codes, rows_of
+from tests.discovery.test_search import WAYS
+from tests.inprocess import Session
+
+CUTS = st.fixed_dictionaries(
+    {"pairs_here": st.just(0), "unit_pairs": st.integers(1, 12), "search_jobs": st.integers(1, 3)}
+)
+"""Sizes by which a handful of rows is shared out."""
+
+
+def same(one: Known, other: Known) -> bool:
+    """Whether two know the same, down to the rows that show a pattern."""
+    arrays = [(getattr(one.store, name), getattr(other.store, name)) for name in ("patterns", "pairs", "t", "s")]
+    return all(np.array_equal(*both) for both in arrays) and one.sets == other.sets and one.bound == other.bound
+
+
+@given(histories(), st.sampled_from([COUNTED, WITNESSED]), WAYS, CUTS, st.integers())
+def test_what_tasks_find_is_what_the_driver_finds(history, mode, ways, cuts, seed):
+    space, rows, steps = history
+    workers, there = searchers(Session(random=Random(seed))), np.zeros(len(rows), bool)
+    alone: Known | None = None
+    shared: Known | None = None
+    for first, last, gone in steps:
+        before = there.copy()
+        there[first:last] = True
+        there[sorted(gone)] = False
+        table = coded(space, rows, np.arange(len(rows)) * 7 + 3)
+        with other_sizes(**ways):
+            if alone is None or shared is None:
+                alone = found(space, table.chosen(there), mode)
+                with other_sizes(**cuts):
+                    shared = found(space, table.chosen(there), mode, workers=workers)
+            else:
+                turnover = Turnover(table, before, there.copy())
+                alone = changed(space, alone, turnover)
+                with other_sizes(**cuts):
+                    shared = changed(space, shared, turnover, workers=workers)
+        assert same(alone, shared)
+
+
+@st.composite
+def longer(draw: st.DrawFn) -> tuple[Space, Coded, np.ndarray, np.ndarray]:
+    """So many rows that it pays to look at keys and to count single rules; which were there, and which are."""
+    sizes = draw(st.lists(st.sampled_from([2, 5, 20, 60]), min_size=2, max_size=4))
+    rows, nulls = draw(st.integers(40, 120)), draw(st.integers(0, 1))
+    chance = np.random.default_rng(draw(st.integers(0, 2**32)))
+    codes = {f"c{place}": chance.integers(-nulls, size, rows).astype(np.int32) for place, size in enumerate(sizes)}
+    codes["c1"] = np.where(chance.random(rows) < 0.9, codes["c0"] // 2, codes["c1"]).astype(np.int32)
+    types = dict.fromkeys(codes, draw(st.sampled_from(["int", "string"])))
+    space = space_of(Asked(limits=Limits(max_terms=3)), types, {})
+    shares = (draw(st.sampled_from([0.0, 0.5, 0.97])), draw(st.sampled_from([0.8, 1.0])))
+    before, after = (chance.random(rows) < share for share in shares)
+    return space, Coded(np.arange(rows), codes), before, after
+
+
+@settings(max_examples=max(20, settings().max_examples // 8))
+@given(longer(), st.sampled_from([1, 4, 1_000]), CUTS)
+def test_keys_and_single_rules_are_looked_at_in_parts(table, counted_price, cuts):
+    space, rows, before, after = table
+    with other_sizes(few_pairs=0, counted_price=counted_price):
+        for workers in (nobody, searchers(Session())):
+            with other_sizes(**cuts):
+                first = found(space, rows.chosen(before), WITNESSED, workers=workers)
+                then = changed(space, first, Turnover(rows, before, after), workers=workers)
+            if workers is nobody:
+                alone = (first, then)
+    assert same(alone[0], first)
+    assert same(alone[1], then)
+    counted = found(space, rows.chosen(after), COUNTED, then.nullable)
+    assert {name: set(some) for name, some in then.sets.items()} == {k: set(v) for k, v in counted.sets.items()}
+
+
+@given(cases(), CUTS)
+def test_all_pairs_are_counted_once_however_they_are_cut(case, cuts):
+    layout, columns, *parts = case
+    new, old = (
+        rows_of(layout, codes([row for row, _ in some], columns), np.array([weight for _, weight in some]))
+        for some in parts
+    )
+    for others in (old, None):
+        alone = scan(layout, new, others)
+        with other_sizes(**cuts):
+            shared = scan(layout, new, others, workers=searchers(Session()))
+        for name in ("patterns", "pairs", "t", "s"):
+            assert np.array_equal(getattr(alone, name), getattr(shared, name))
+
+
+@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3)))
+def test_numbers_arrive_as_they_were(lines):
+    packed = Packed.of([np.array(one, np.int64) for one in lines])
+    assert [one.tolist() for one in packed.lines()] == lines
+
+
+def test_codes_travel_in_few_bytes():
+    chance = np.random.default_rng(3)
+    few, many = chance.integers(-1, 100, 10_000), chance.integers(0, 30_000, 10_000)
+    assert Packed.of([few, many]).nbytes <= 3 * 10_000 + 1_000
+    assert [one.dtype for one in Packed.of([few, many]).lines()] == [np.int8, np.int16]
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Work of which one unit cannot be done."""
+
+    error: Exception
+    nbytes: int = 1
+
+    def look(self, unit: Any) -> Lines:
+        if unit == 5:
+            raise self.error
+        return Lines(np.zeros((1, 1), np.uint64), np.zeros(1, np.int64), np.zeros(1, np.int64), 1)
+
+
+@pytest.mark.parametrize("error", [RequestError("Too many.", hint="Fewer."), ZeroDivisionError("of its own")])
+def test_a_unit_that_fails_is_an_error(error: Exception) -> None:
+    with other_sizes(pairs_here=0, unit_pairs=1):
+        crew = searchers(Session())(10, 1)
+    assert crew is not None
+    with pytest.raises(type(error)) as raised:
+        crew.run("looking", Units(Failing(error), tuple(range(10))))
+    assert str(raised.value) == str(error)
+    if isinstance(error, DcError):
+        assert raised.value.hint == "Fewer."
+
+
+def test_small_work_is_done_where_it_is() -> None:
+    """Nobody is asked to do what is done sooner than said."""
+    workers = searchers(Session())
+    assert workers(1_000_000_000, 1) is None
+    assert nobody(1e15, 1) is None
+    assert workers(0, 1) is None
+    crew = workers(8_000_000_000, 1)
+    assert crew is not None
+    assert crew.units == 8
+
+
+def test_the_log_says_what_is_done_and_how_much_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    units = Units(Failing(ZeroDivisionError()), (1, 2, 3, 4))
+    caplog.set_level("INFO")
+    with other_sizes(pairs_here=0, unit_pairs=1, search_jobs=2):
+        crew = searchers(Session())(4, 1)
+        assert crew is not None
+        assert len(crew.run("looking", units)) == 4
+        assert caplog.messages[1:] == ["looking: 2 of 4 parts done", "looking: 4 of 4 parts done"]
+        caplog.clear()
+        with other_sizes(sent_bytes=1):  # codes are not sent twice only to say more
+            crew.run("looking", replace(units, search=replace(units.search, nbytes=2)))
+    assert caplog.messages[1:] == ["looking: 4 of 4 parts done"]
