@@ -66,8 +66,8 @@ class Sizes:
     """How many dependencies that no longer hold are remembered."""
     counted_price: int = 40
     """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
-    pairs_here: int = 4_000_000_000
-    """A search looks at up to so many pairs of rows at a time in the driver, at about 3 ns each; more are for tasks."""
+    pairs_here: int = 8_000_000_000
+    """Up to so many pairs of rows (some 2 ns each) are looked at in the driver, in threads; more by Spark's workers."""
     unit_pairs: int = 1_000_000_000
     """About how many of them a task looks at."""
     search_jobs: int = 8

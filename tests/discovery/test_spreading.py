@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,14 +18,19 @@ from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, cha
 from dc_engine.discovery.scan import scan
 from dc_engine.discovery.space import Asked, Limits, Space, space_of
 from dc_engine.discovery.spreading import Lines, Packed, Units, nobody
+from dc_engine.engines.spark import SparkEngine
 from dc_engine.engines.work import searchers
 from dc_engine.errors import DcError, RequestError
 from dc_engine.sizes import other_sizes
 from tests.discovery.test_keeping import coded, histories
-from tests.discovery.test_scan import cases, codes, rows_of
+from tests.discovery.test_scan import cases, codes, layout_of, rows_of
 from tests.discovery.test_search import WAYS
 from tests.inprocess import Session
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAYOUT = layout_of(2, nullable=False, cross=False)
 CUTS = st.fixed_dictionaries(
     {"pairs_here": st.just(0), "unit_pairs": st.integers(1, 12), "search_jobs": st.integers(1, 3)}
 )
@@ -168,3 +175,62 @@ def test_the_log_says_what_is_done_and_how_much_of_it(caplog: pytest.LogCaptureF
         with other_sizes(sent_bytes=1):  # codes are not sent twice only to say more
             crew.run("looking", replace(units, search=replace(units.search, nbytes=2)))
     assert caplog.messages[1:] == ["looking: 4 of 4 parts done"]
+
+
+@dataclass(frozen=True)
+class Imports(Failing):
+    """Work whose units say whether a worker has imported pandas."""
+
+    def look(self, unit: Any) -> Lines:
+        table = rows_of(LAYOUT, codes([(1, 2), (2, 2)], 2), np.ones(2, np.int64))
+        assert scan(LAYOUT, table, None).pairs.tolist() == [1]
+        return super().look(unit)._replace(pairs=int("pandas" in sys.modules))
+
+
+@pytest.mark.xdist_group("spark")
+class TestOnSpark:
+    """Tasks of Spark do what the driver would do."""
+
+    @pytest.mark.parametrize("mode", [COUNTED, WITNESSED])
+    def test_the_same_is_found(self, spark: SparkSession, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO")
+        chance = np.random.default_rng(11)
+        types = {"a": "int", "b": "string", "c": "int", "d": "string"}
+        sizes = {"a": 30, "b": 400, "c": 9, "d": 5}
+        columns = {name: chance.integers(-1, size, 900).astype(np.int32) for name, size in sizes.items()}
+        columns["d"] = (columns["a"] // 7).astype(np.int32)
+        space, rows = space_of(Asked(), types, {}), Coded(np.arange(900) + 100, columns)
+        workers = searchers(SparkEngine(lambda: spark, "spark"))
+        before, after = np.arange(900) < 880, np.arange(900) >= 7
+        with other_sizes(few_pairs=0, unit_pairs=40_000, search_jobs=2):
+            for helpers in (workers, nobody):
+                first = found(space, rows.chosen(before), mode, workers=helpers)
+                then = changed(space, first, Turnover(rows, before, after), workers=helpers)
+                if helpers is workers:
+                    shared = (first, then)
+                    said = " ".join(caplog.messages)
+        assert same(shared[0], first)
+        assert same(shared[1], then)
+        assert set(then.sets["fd"]) != set(), "there is something to find"
+        whole = "pairs of rows are compared in 10 parts by Spark's workers"
+        assert (whole if mode == COUNTED else "rules checked in") in said
+
+    def test_a_unit_that_fails_is_one_error(self, spark: SparkSession) -> None:
+        crew = searchers(SparkEngine(lambda: spark, "spark"))(10, 1)
+        assert crew is not None
+        with pytest.raises(RequestError, match=r"^Too many\. Hint: Fewer\.$"):
+            crew.run("looking", Units(Failing(RequestError("Too many.", hint="Fewer.")), tuple(range(10))))
+
+    def test_a_worker_imports_no_pandas(self, spark: SparkSession) -> None:
+        crew = searchers(SparkEngine(lambda: spark, "spark"))(1, 1)
+        assert crew is not None
+        assert [one.pairs for one in crew.run("looking", Units(Imports(ZeroDivisionError()), (1,)))] == [0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "pairs", "shared"),
+    [("auto", 1e9, False), ("auto", 1e11, True), ("local", 1e11, False), ("spark", 1, True), ("spark", 0, False)],
+)
+def test_the_request_says_who_searches(mode: str, pairs: float, shared: bool) -> None:
+    engine = SparkEngine(SimpleNamespace, mode)  # type: ignore[arg-type]
+    assert (searchers(engine)(pairs, 1) is not None) == shared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from dc_engine.detection.compact import Compact, Merge
@@ -70,13 +70,13 @@ class _Crew:
     units: int
 
     def run(self, what: str, units: Units) -> list[Lines]:
-        """See ``Crew``. Several jobs share the units, in their order, so that one after the other is done."""
+        """See ``Crew``. The units are shared by several jobs, so that the log can say how many are done."""
         parts = units.parts(max(1, min(SIZES.search_jobs, SIZES.sent_bytes // max(units.search.nbytes, 1))))
         log.info("%s in %s by Spark's workers", what, counted(len(units.units), "part"))
         found: list[Met] = []
         with ThreadPoolExecutor(len(parts)) as pool:
-            for documents in pool.map(lambda part: self.tasks.run(len(part.units), part), parts):
-                found += _met(documents)
+            for job in as_completed([pool.submit(self.tasks.run, len(part.units), part) for part in parts]):
+                found += _met(job.result())
                 log.info("%s: %s of %s parts done", what, f"{len(found):,}", f"{len(units.units):,}")
         return [lines_of(one) for one in sorted(found, key=lambda one: one.unit)]
 
