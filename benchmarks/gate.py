@@ -27,6 +27,7 @@ from benchmarks.bounds import bounds
 from benchmarks.checkpoints import checkpoints
 from benchmarks.discovery import discoveries
 from benchmarks.discovery_kernels import discovery_kernels
+from benchmarks.discovery_tasks import discovery_tasks
 from benchmarks.history import History, history
 from benchmarks.import_cost import measure
 from benchmarks.joins import cache_old, count_by_joins
@@ -263,6 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
         lines += checkpoints(folder, *((1, 2) if options.quick else (5, 50)))
         lines += discovery_kernels(SEED, 0.1 if options.quick else 1)
         lines += discoveries(SEED, 0.02 if options.quick else 1)
+        lines += discovery_tasks(SEED, *((0.02, 1) if options.quick else (1, 3)))
     print(f"{circumstances(options.rows)}\n")
     print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")
     print(*lines, sep="\n")

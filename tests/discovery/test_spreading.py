@@ -158,9 +158,9 @@ def test_small_work_is_done_where_it_is() -> None:
     assert workers(1_000_000_000, 1) is None
     assert nobody(1e15, 1) is None
     assert workers(0, 1) is None
-    crew = workers(8_000_000_000, 1)
+    crew = workers(16_000_000_000, 1)
     assert crew is not None
-    assert crew.units == 8
+    assert crew.units == 16
 
 
 def test_the_log_says_what_is_done_and_how_much_of_it(caplog: pytest.LogCaptureFixture) -> None:

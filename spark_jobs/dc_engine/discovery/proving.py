@@ -9,8 +9,10 @@ them. Each box goes the way that costs least; when all ways together cost more t
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations, groupby
 
@@ -31,6 +33,8 @@ _PASS = 4
 """The same for finding the rows of a key."""
 _SAMPLE = 20_000
 """Rows from which the cost of a key on several terms is estimated; of a key on one term it is five times as many."""
+_COUNTERS = 4
+"""How many boxes are counted at the same time: each needs some memory of its own."""
 _FIRST = 50_000
 """Rows among which values of new rows are looked for first: most are there."""
 
@@ -105,8 +109,9 @@ class Prover:
         price = sum(map(self._cost, keys)) + sum(map(self._counted_price, boxes))
         crew = self.table.workers(price, self.table.nbytes)
         if crew is None:
-            pieces = [*(_Piece(key) for key in keys), *(_Piece(boxes=(box,)) for box in boxes)]
-            return [self.look_at(piece) for piece in pieces]
+            found = [self.look_at(_Piece(key)) for key in keys]
+            with ThreadPoolExecutor(min(os.cpu_count() or 1, _COUNTERS)) as pool:
+                return [*found, *pool.map(self.look_at, (_Piece(boxes=(box,)) for box in boxes))]
         parts = {key: math.ceil(crew.units * self._cost(key) / price) for key in keys}
         pieces = [_Piece(key, part, parts[key]) for key in keys for part in range(parts[key])]
         places = np.cumsum([self._counted_price(box) for box in boxes]) * crew.units // price
