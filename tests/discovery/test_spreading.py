@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,8 +22,9 @@ from dc_engine.discovery.space import Asked, Limits, Space, space_of
 from dc_engine.discovery.spreading import Lines, Packed, Units, nobody
 from dc_engine.engines.spark import SparkEngine
 from dc_engine.engines.work import searchers
-from dc_engine.errors import DcError, RequestError
+from dc_engine.errors import DcError, RequestError, StateError
 from dc_engine.sizes import other_sizes
+from tests.discovery.tables import Table
 from tests.discovery.test_keeping import coded, histories
 from tests.discovery.test_scan import cases, codes, layout_of, rows_of
 from tests.discovery.test_search import WAYS
@@ -161,6 +164,34 @@ def test_small_work_is_done_where_it_is() -> None:
     crew = workers(16_000_000_000, 1)
     assert crew is not None
     assert crew.units == 16
+
+
+@pytest.mark.parametrize("mode", [COUNTED, WITNESSED])
+def test_a_state_whose_dependencies_tasks_find_and_keep(tmp_path: Path, mode: str) -> None:
+    first, more = [(n, n // 3, n % 4) for n in range(60)], [(n, n // 3 + n % 2, n % 4) for n in range(60, 70)]
+    formulas = []
+    for name, cuts in (("alone", {}), ("shared", {"pairs_here": 0, "unit_pairs": 100, "few_pairs": 0})):
+        table = Table(tmp_path / name, "a b c")
+        with other_sizes(**cuts):
+            table.apply("one", *first)
+            table.discover(mode)
+            table.apply("two", *more, deletes=first[:5])
+            formulas.append(table.formulas)
+            assert table.problems == []
+    assert formulas[0] == formulas[1] != set()
+
+
+def test_a_unit_that_fails_leaves_the_state_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(tmp_path, "a b")
+    table.apply("one", *((n, n // 3) for n in range(60)))
+    files = table.storage.files()
+
+    for error in (StateError("It cannot be read."), MemoryError("Too much.")):
+        monkeypatch.setattr("dc_engine.discovery.scan._counted", Mock(side_effect=error))
+        with other_sizes(pairs_here=0, unit_pairs=100), pytest.raises(type(error), match=f"^{error}$"):
+            table.discover(COUNTED)
+        assert table.storage.files() == files
+    assert table.problems == []
 
 
 def test_the_log_says_what_is_done_and_how_much_of_it(caplog: pytest.LogCaptureFixture) -> None:
