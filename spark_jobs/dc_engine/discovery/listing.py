@@ -81,9 +81,10 @@ def listed(
             found.append((_named(terms, nulls, kind, box, since), worth.get(box, Worth(None, 0.0)), box in known))
     scores: dict[Box, float] = {}
     for one, its, is_shown in found:
-        scores[one.box] = max(scores.get(one.box, 0.0), its.score if is_shown else 0.0)
+        if is_shown:
+            scores[one.box] = max(scores.get(one.box, 0.0), its.score)
     places = {box: place for place, box in enumerate(spread(scores))}
-    found.sort(key=lambda one: (not one[2], places[one[0].box], -one[1].score, one[0].id))
+    found.sort(key=lambda one: (not one[2], places.get(one[0].box, len(found)), -one[1].score, one[0].id))
     return [
         replace(
             one,

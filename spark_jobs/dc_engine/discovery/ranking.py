@@ -138,7 +138,8 @@ def spread(scores: Mapping[Box, float]) -> list[Box]:
     """
     order = sorted(scores, key=lambda box: (-scores[box], len(said(box)), box))
     same = _same_terms(scores)
-    left = {box: frozenset(same.get(place, place) for place in said(box)) for box in order[:_AMONG]}
+    left = {box: sum({1 << same.get(place, place) for place in said(box)}) for box in order[:_AMONG]}
+    rights = {box: right_side(box) for box in left}
     worth = {box: scores[box] for box in left}
     first: list[Box] = []
     decided: list[tuple[frozenset[int], int]] = []
@@ -150,10 +151,10 @@ def spread(scores: Mapping[Box, float]) -> list[Box]:
             continue
         first.append(best)
         decided += [rule] if rule else []
-        places, right = left.pop(best), right_side(best)
+        places, right = left.pop(best), rights[best]
         for box, mine in left.items():
-            alike = len(mine & places) / len(mine | places)
-            again = 0.4 if right_side(box) == right else 1.0
+            alike = (mine & places).bit_count() / (mine | places).bit_count()
+            again = 0.4 if rights[box] == right else 1.0
             worth[box] = min(worth[box], scores[box] * (1 - alike**2 / 2) * again)
     placed = set(first)
     return [*first, *(box for box in order if box not in placed)]
