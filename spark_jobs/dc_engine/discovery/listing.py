@@ -84,7 +84,7 @@ def listed(
         if is_shown:
             scores[one.box] = max(scores.get(one.box, 0.0), its.score)
     places = {box: place for place, box in enumerate(spread(scores))}
-    found.sort(key=lambda one: (not one[2], places.get(one[0].box, len(found)), -one[1].score, one[0].id))
+    found.sort(key=lambda one: (not one[2], places.get(one[0].box, 0), -one[1].score, one[0].id))
     return [
         replace(
             one,
