@@ -32,6 +32,7 @@ from benchmarks.history import History, history
 from benchmarks.import_cost import measure
 from benchmarks.joins import cache_old, count_by_joins
 from benchmarks.lines import Line, say
+from benchmarks.peers import beside_peers
 from benchmarks.submit import MASTER, Finished, session, submit
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
@@ -264,6 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
         lines += checkpoints(folder, *((1, 2) if options.quick else (5, 50)))
         lines += discovery_kernels(SEED, 0.1 if options.quick else 1)
         lines += discoveries(SEED, 0.02 if options.quick else 1)
+        lines += beside_peers(SEED, 0.1 if options.quick else 1)
         lines += discovery_tasks(SEED, *((0.02, 1) if options.quick else (1, 3)))
     print(f"{circumstances(options.rows)}\n")
     print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")

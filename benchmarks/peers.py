@@ -3,7 +3,7 @@
 ``python -m benchmarks.peers`` prints its table. Desbordante's licence is AGPL, so nothing here installs it
 (``pip install desbordante``); without it there are no lines. Both work in this process, on the same rows, with two
 threads; what is compared is its ``execute`` and our way from codes to the set, both without loading, ours after a run
-that compiles.
+that compiles. One line compares whole searches: ours as a job of a running Spark session.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
+import pyarrow.parquet as parquet
 
 from benchmarks.lines import Line, say
+from benchmarks.submit import session
 from dags_examples.tax_data import tax_table
 from dc_engine.constraints.model import Op
+from dc_engine.discover import discover
 from dc_engine.discovery.boxes import Box, equalities, op_of, said
 from dc_engine.discovery.coded import encoded
 from dc_engine.discovery.keeping import COUNTED, WITNESSED, found
@@ -48,7 +52,7 @@ def beside_peers(seed: int = SEED, share: float = 1) -> list[Line]:
     if importlib.util.find_spec("desbordante") is None:
         say("Desbordante is not installed: nothing to compare with.")
         return []
-    return [_denials(int(30_000 * share), seed), *_keys_and_fds(int(100_000 * share), seed)]
+    return [*_denials(int(30_000 * share), seed), *_keys_and_fds(int(100_000 * share), seed)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,10 @@ class _Search:
 
     seconds: float
     found: set[Any]
+    loading: float = 0.0
 
 
-def _denials(rows: int, seed: int) -> Line:
+def _denials(rows: int, seed: int) -> list[Line]:
     table = _as_text(tax_table(rows, seed=seed).select(list(TWELVE)))
     space = space_of(Asked(classes=("dc",), ordered=ORDERED), _types(table), {})
     seconds, sets = _ours(space, table, COUNTED)
@@ -67,7 +72,24 @@ def _denials(rows: int, seed: int) -> Line:
     exact = {"evidence_threshold": 0.0, "allow_cross_columns": False, "threads": 2}
     theirs = _theirs("dc", "FastADC", table, lambda one: _mirrored(_LITERAL.findall(str(one))), **exact)
     data = f"{rows:,} tax rows x {len(TWELVE)} columns, seed {seed}"
-    return _line(f"dc, {data}, beside FastADC", "denials", ours, theirs, 8)
+    job = _Search(_whole_job(table), ours.found)
+    loaded = _Search(theirs.seconds + theirs.loading, theirs.found)
+    return [
+        _line(f"dc, {data}, beside FastADC", "denials", ours, theirs, 8),
+        _line("dc, the warm job with reading and ranking, beside FastADC with loading", "denials", job, loaded, 2),
+    ]
+
+
+def _whole_job(table: pa.Table) -> float:
+    """The seconds of a search in a session that has done the same before."""
+    spark = session()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        parquet.write_table(table, path)
+        request = {"table": {"path": str(path)}, "classes": ["dc"], "space": {"ordered": list(ORDERED)}}
+        seconds = [discover(spark, request)["seconds"]["total"] for _ in range(5)]
+    spark.stop()
+    return median(seconds[2:])
 
 
 def _keys_and_fds(rows: int, seed: int) -> list[Line]:
@@ -104,11 +126,12 @@ def _theirs(room: str, name: str, table: pa.Table, read: Callable[[Any], Any], *
         path = Path(folder) / "rows.csv"
         csv.write_csv(table, path)
         algorithm = getattr(getattr(desbordante, room).algorithms, name)()
+        begun = time.perf_counter()
         algorithm.load_data(table=(str(path), ",", True))
         started = time.perf_counter()
         algorithm.execute(**options)
         seconds = time.perf_counter() - started
-        return _Search(seconds, {read(one) for one in getattr(algorithm, f"get_{room}s")()})
+        return _Search(seconds, {read(one) for one in getattr(algorithm, f"get_{room}s")()}, started - begun)
 
 
 def _as_text(table: pa.Table) -> pa.Table:
