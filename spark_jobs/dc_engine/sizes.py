@@ -60,6 +60,14 @@ class Sizes:
     """So few pairs of rows are all looked at, without asking which of them matter."""
     counted_pairs: int = 200_000_000
     """Of so many pairs of rows all patterns are counted, unless something else is asked for."""
+    rows_in_cells: int = 5_000
+    """Partners of so few new rows are looked for in cells, instead of counting."""
+    cell_rows: int = 128
+    """About how many rows a cell has."""
+    cell_price: int = 1
+    """What it costs to look in cells, as ``counted_price`` has it."""
+    exhausted_pairs: int = 100_000_000
+    """So many pairs are looked at to meet all patterns of rows that violate something."""
     pattern_runs: int = 8
     """How many files of patterns there may be before a load merges them."""
     past_dependencies: int = 10_000
@@ -74,6 +82,9 @@ class Sizes:
     """In how many jobs tasks of a search are started, so that the log can say how much is done."""
     sent_bytes: int = 256 * 2**20
     """How many bytes of codes these jobs may send to the workers, together."""
+
+    coded_rows: int = 100_000
+    """The codes of files with so many rows are kept for the loads to come."""
 
     # files
     row_group: int = 16_384

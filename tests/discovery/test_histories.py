@@ -92,7 +92,12 @@ class Histories(RuleBasedStateMachine):
         self.random = Random(seed)
         self.kinds = dict(zip(NAMES, (kinds[0], kinds[0], kinds[2]) if alike else kinds, strict=True))
         self._stack = ExitStack()
-        choices = {"recent_loads": [0, 3, 40], "kept_loads": [0, 8], "pattern_runs": [1, 8]}
+        choices = {
+            "recent_loads": [0, 3, 40],
+            "kept_loads": [0, 8],
+            "pattern_runs": [1, 8],
+            "coded_rows": [1, 3, 100_000],
+        }
         sizes = {name: self.random.choice(some) for name, some in choices.items()}
         self._stack.enter_context(other_sizes(**sizes, **ways))
         self.spark = Session(random=self.random, widens=widen)

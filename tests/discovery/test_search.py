@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery.boxes import Box, said
+from dc_engine.discovery.cells import partners_of
 from dc_engine.discovery.counting import violating_pairs
 from dc_engine.discovery.enumerating import enumerator
+from dc_engine.discovery.newcomers import prover_of, violations_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.search import Settled, first_patterns, settle
@@ -26,12 +28,14 @@ Row = Mapping[str, Any]
 WAYS = st.sampled_from(
     [
         {},
-        {"few_pairs": 0, "counted_price": 0},
-        {"few_pairs": 0, "counted_price": 1},
-        {"few_pairs": 0, "counted_price": 1_000_000},
+        {"few_pairs": 0, "counted_price": 0, "rows_in_cells": 0},
+        {"few_pairs": 0, "counted_price": 1, "rows_in_cells": 0},
+        {"few_pairs": 0, "counted_price": 1_000_000, "rows_in_cells": 0},
+        {"few_pairs": 0, "cell_price": 0, "cell_rows": 1},
+        {"few_pairs": 0, "cell_price": 0, "cell_rows": 2, "exhausted_pairs": 0},
     ]
 )
-"""Sizes by which small tables are looked at whole, by counting, by both, and by keys."""
+"""Sizes by which small tables are looked at whole, by counting, by both, by keys, and in cells."""
 
 
 @st.composite
@@ -99,7 +103,7 @@ def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
         new = np.arange(len(now)) >= len(left)
         valid = [box for some in before.found.sets.values() for box in some]
         table = table_of(layout, now)
-        provers = {"whole": Prover(table), "fresh": Prover(table, new)}
+        provers = {"whole": Prover(table), "fresh": prover_of(table, new)}
         after = settle(known=known, enumerate_=enumerator(layout, ALL, None), valid=valid, **provers)
     assert dcs(layout, after) == minimal_rules(ops, now)
     fresh = settle(Prover(table), Shown.of(layout), enumerator(layout, ALL, None))
@@ -123,6 +127,45 @@ def test_pairs_in_a_box_are_counted_once(history, data):
         all(satisfies(one, t, s) for one in rule) or all(satisfies(one, s, t) for one in rule) for t, s in pairs(rows)
     )
     assert violating_pairs(table_of(layout, rows), box) == violating // 2
+
+
+@given(histories(), st.sampled_from([{}, {"rows_in_cells": 0}, {"cell_rows": 1}, {"counted_price": 0}]), st.data())
+def test_pairs_with_new_rows_are_counted_where_others_do_not_violate(history, sizes, data):
+    ops, rows, more, _ = history
+    layout = Layout(terms_of(ops, [*rows, *more]))
+    table, before = table_of(layout, [*rows, *more]), table_of(layout, rows)
+    kinds = [st.sampled_from([1, 2, 3, 4, 5, 6, 7] if one.ordered else [2, 5, 7]) for one in layout.terms.terms]
+    boxes = [box for box in data.draw(st.lists(st.tuples(*kinds), max_size=6)) if not violating_pairs(before, box)]
+    with other_sizes(**sizes):
+        found = violations_of(table, np.arange(table.rows) >= len(rows), boxes)
+    assert found == [violating_pairs(table, box) for box in boxes]
+
+
+@given(histories(), st.integers(1, 5), st.data())
+def test_a_partner_is_found_where_there_is_one(history, size, data):
+    ops, rows, more, _ = history
+    layout, everything = Layout(terms_of(ops, [*rows, *more])), [*rows, *more]
+    table = table_of(layout, everything)
+    kinds = [st.sampled_from([1, 2, 3, 4, 5, 6, 7] if one.ordered else [2, 5, 7]) for one in layout.terms.terms]
+    boxes = data.draw(st.lists(st.tuples(*kinds), min_size=1, max_size=4))
+    new = np.arange(len(rows), len(everything))
+    asked = np.array(data.draw(st.lists(st.booleans(), min_size=len(boxes) * len(new), max_size=len(boxes) * len(new))))
+    asked = asked.reshape(len(boxes), len(new)).astype(bool)
+    among = np.flatnonzero([data.draw(st.booleans()) for _ in rows])
+    with other_sizes(cell_rows=size):
+        found = partners_of(table, boxes, new, asked, among, 1_000)
+    assert found is not None
+    for place, box in enumerate(boxes):
+        for column, row in enumerate(new.tolist()):
+            partners = [one for one in among.tolist() if lies_in(layout, box, everything, row, one)]
+            assert found[place, column] in (partners if partners and asked[place, column] else [-1])
+
+
+def lies_in(layout: Layout, box: Box, rows: Sequence[Row], one: int, other: int) -> bool:
+    """Whether two rows lie in a box, either way round."""
+    rule = rule_of(layout, box)
+    ways = ((rows[one], rows[other]), (rows[other], rows[one]))
+    return any(all(satisfies(part, *way) for part in rule) for way in ways)
 
 
 def test_a_key_decides_boxes_without_looking_at_all_pairs():

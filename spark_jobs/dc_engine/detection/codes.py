@@ -56,7 +56,7 @@ def codes_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str, *, order
         if ordered:
             position = np.empty(len(encoded.dictionary) + 1, np.int64)
             position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
-            position[_sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
+            position[sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
             codes = position[codes]
     return np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
 
@@ -122,7 +122,8 @@ def _canonical_floats(array: pa.Array) -> pa.Array:
     return pa.array(np.where(np.isnan(values), np.nan, values), mask=array.is_null().to_numpy(zero_copy_only=False))
 
 
-def _sorted_order(values: pa.Array) -> np.ndarray:
+def sorted_order(values: pa.Array) -> np.ndarray:
+    """The places of comparable values, the smallest first."""
     if pa.types.is_floating(values.type):
         return np.argsort(values.to_numpy(zero_copy_only=False), kind="stable")  # NaN last: greater than every number
     return pc.sort_indices(values).to_numpy(zero_copy_only=False)

@@ -45,3 +45,31 @@ def first_of_each(words: np.ndarray) -> np.ndarray:
     order = np.lexsort(words.T[::-1])
     ordered = words[order]
     return order[np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])]
+
+
+def mixed(words: np.ndarray) -> np.ndarray:
+    """One word for each row of words, the same for the same rows, and mostly another for others."""
+    if words.shape[1] == 1:
+        return words[:, 0]
+    keys = np.zeros(len(words), np.uint64)
+    for place in range(words.shape[1]):
+        keys = (keys ^ words[:, place]) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(32)
+    return keys
+
+
+def grouped(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An order in which the same rows are neighbours, as they were among themselves; and where each of them begins."""
+    if not len(words):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    keys = mixed(words)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    same = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    differ = (words[order[same]] != words[order[same - 1]]).any(axis=1)
+    if differ.any():  # rows that were mixed to one word
+        order = np.lexsort(words.T[::-1])
+        return order, np.flatnonzero(np.concatenate([[True], (words[order[1:]] != words[order[:-1]]).any(axis=1)]))
+    begins = np.ones(len(words), bool)
+    begins[same] = False
+    return order, np.flatnonzero(begins)

@@ -27,8 +27,9 @@ _TURNED = tuple(
     for mask in range(_ALL + 1)
 )
 """The same outcomes with t and s exchanged."""
-_UNKNOWN = _ALL + 1
-"""Stands for no outcome at all."""
+_ORDERED_BITS = (None, (3, 1), (3, 3), (1, 1), (3, 2), None, (2, 2), None)
+_EQUAL_BITS = (None, (1, 0), (1, 1), None, (1, 0), (1, 0), None, None)
+"""For the outcomes that are admitted: which bits of a term are looked at, and what they are."""
 
 
 def of_literals(terms: Terms, chosen: Iterable[int]) -> Box:
@@ -64,6 +65,11 @@ def agreeing(terms: Terms, columns: Iterable[str], differing: str | None = None)
 def mirrored(terms: Terms, box: Box) -> Box:
     """The same pairs of rows, t and s exchanged."""
     return tuple(_TURNED[box[other]] for other in terms.mirror)
+
+
+def turned(table: np.ndarray) -> np.ndarray:
+    """Admitted outcomes with those of less and of greater exchanged."""
+    return np.array(_TURNED, np.uint8)[table]
 
 
 def ways(terms: Terms, box: Box) -> tuple[Box, ...]:
@@ -111,17 +117,44 @@ def containing(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
 
 def in_any(layout: Layout, boxes: Sequence[Box], patterns: np.ndarray) -> np.ndarray:
     """Which patterns lie in some of many boxes, taken either way round."""
-    table = matrix(layout.terms, boxes)
-    inside = np.zeros(len(patterns), bool)
-    for some in (patterns, layout.mirrored(patterns)):
-        # of a term without outcome (a NULL is involved) only a box that says nothing about it admits the pair
-        outcomes = [
-            np.where(one == 0, _UNKNOWN, one) for one in (layout.outcomes(some, p) for p in range(table.shape[1]))
-        ]
-        asked = np.where(table == _ALL, table | _UNKNOWN, table)
-        for place, row in enumerate(np.stack(outcomes, axis=1) if outcomes else np.zeros((len(some), 0), np.uint8)):
-            inside[place] |= ((asked & row) != 0).all(axis=1).any()
-    return inside
+    from dc_engine.kernels.boxes import inside  # numba
+
+    masks, values, _ = _as_bits(layout, boxes)
+    return inside(masks, values, patterns)
+
+
+def violated(layout: Layout, boxes: Sequence[Box], patterns: np.ndarray) -> np.ndarray:
+    """In which of many boxes some pattern lies, taken either way round."""
+    result = np.zeros(len(boxes), bool)
+    if len(boxes) and len(patterns):
+        from dc_engine.kernels.boxes import filled  # numba
+
+        masks, values, numbers = _as_bits(layout, boxes)
+        result[numbers[filled(masks, values, patterns)]] = True
+    return result
+
+
+def _as_bits(layout: Layout, boxes: Sequence[Box]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Boxes, both ways round, by the bits of which they say what they are; and the number of the box of each line.
+
+    One that admits less and greater of an ordered term is two.
+    """
+    mine = matrix(layout.terms, boxes)
+    table = np.concatenate([mine, turned(mine)[:, list(layout.terms.mirror)]])
+    numbers = np.tile(np.arange(len(boxes)), 2)
+    masks, values = (np.zeros((len(table), layout.words), np.uint64) for _ in range(2))
+    for place, slot in enumerate(layout.slots):
+        if slot.ordered and len(two := np.flatnonzero(table[:, place] == _DIFFERENT)):
+            table, numbers = np.concatenate([table, table[two]]), np.concatenate([numbers, numbers[two]])
+            masks, values = np.concatenate([masks, masks[two]]), np.concatenate([values, values[two]])
+            table[two, place], table[-len(two) :, place] = int(Outcome.LESS), int(Outcome.GREATER)
+        known = _ORDERED_BITS if slot.ordered else _EQUAL_BITS
+        null = 0 if slot.null is None else 1 << slot.null
+        lines = [(0, 0) if one is None else (one[0] << slot.shift | null, one[1] << slot.shift) for one in known]
+        bits = np.array(lines, np.uint64)
+        masks[:, slot.word] |= bits[table[:, place], 0]
+        values[:, slot.word] |= bits[table[:, place], 1]
+    return masks, values, numbers
 
 
 def one_way(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:

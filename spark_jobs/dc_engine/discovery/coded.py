@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import codes_of
 from dc_engine.detection.comparable import common_family, family
+from dc_engine.discovery.coding import united
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.table import Table
@@ -45,15 +46,7 @@ class Coded:
 
 def encoded(space: Space, columns: Mapping[str, pa.ChunkedArray], ids: np.ndarray) -> Coded:
     """The codes of all columns of a space."""
-    codes: dict[str, np.ndarray] = {}
-    shift = 1 if space.nulls == "equal" else 0
-    for members in space.order_classes:
-        common = common_family({family(space.columns[name]) or "" for name in members})
-        assert common is not None, "columns that are compared have one family"
-        ordered = bool(space.in_order & set(members))
-        found = codes_of([columns[name] for name in members], common, ordered=ordered)
-        codes |= {name: (one + shift).astype(np.int32) for name, one in zip(members, found, strict=True)}
-    return Coded(ids, {name: codes[name] for name in space.columns})
+    return Coded(ids, united(space, [columns]))
 
 
 def useless(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, str]:

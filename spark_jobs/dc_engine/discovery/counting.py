@@ -24,6 +24,19 @@ def violating_pairs(table: Table, box: Box) -> int:
     return one_way - (_Way(table, both).total // 2 if all(both) else 0)
 
 
+def lying_with(table: Table, box: Box, row: int) -> np.ndarray:
+    """Which rows lie in a box together with one, either way round."""
+    ways = []
+    other = mirrored(table.layout.terms, box)
+    for way in (box,) if other == box else (box, other):
+        inside = np.ones(table.rows, bool)
+        for place in said(way):
+            code, codes = table.left[place][row], table.right[place]
+            inside &= (code >= 0) & (codes >= 0) & COMPARE[op_of(Outcome(way[place]))](code, codes)
+        ways.append(inside)
+    return np.logical_or.reduce(ways)
+
+
 def some_pairs(table: Table, box: Box, asking: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Some pairs of rows that lie in a box, by their places, with one of some rows if those are given; or none."""
     t, s = _Way(table, box, asking).some_pairs()

@@ -1,23 +1,28 @@
-"""Patterns and dependencies as files of a state."""
+"""Patterns, dependencies and codes as files of a state."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.detection.codes import whole
+from dc_engine.detection.rows import ROW_ID
+from dc_engine.discovery.coding import Coding
 from dc_engine.discovery.keeping import COUNTED, Known
 from dc_engine.discovery.listing import Dependency
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
-from dc_engine.discovery.store import Store, added_up, laid_out, lines_of
+from dc_engine.discovery.store import Store, laid_out
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
 from dc_engine.state.storage import Storage
 
+_LARGER = 4
 _DEPENDENCIES = pa.schema(
     [
         ("id", pa.string()),
@@ -48,6 +53,14 @@ def is_run_of(file: DataFile, space: Space, mode: str) -> bool:
     return file.kind is FileKind.PATTERNS and file.owner.startswith(f"{space.id}-{mode}-")
 
 
+def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
+    """The smallest files, up to the first that has over four times as many lines as all of them together."""
+    ordered = sorted(files, key=lambda file: file.rows)
+    lines = np.cumsum([file.rows for file in ordered])
+    large = [place for place in range(2, len(ordered)) if ordered[place].rows > _LARGER * lines[place - 1]]
+    return ordered[: min(large, default=len(ordered))]
+
+
 def write_patterns(storage: Storage, space: Space, known: Known, load: int, store: Store) -> list[DataFile]:
     """A run of patterns: numbers of pairs to be added, or witnesses; nothing if there are none."""
     if not len(store):
@@ -62,14 +75,11 @@ def write_patterns(storage: Storage, space: Space, known: Known, load: int, stor
 
 def read_patterns(
     storage: Storage, space: Space, nullable: Collection[str], mode: str, files: Sequence[DataFile]
-) -> Store:
-    """All runs as one store, in the layout that has room for NULLs in these columns."""
+) -> tuple[Store, ...]:
+    """All runs, in the layout that has room for NULLs in these columns."""
     layout = Layout(space.terms(frozenset(nullable)))
-    parts = [_read(storage, space, layout, file) for file in files if is_run_of(file, space, mode)]
-    if mode == COUNTED:
-        return added_up(layout, [lines_of(one) for one in parts])
-    everything = [Store.empty(layout), *parts]
-    return Store(*(np.concatenate([getattr(one, name) for one in everything]) for name in Store.__slots__))
+    runs = tuple(_read(storage, space, layout, file) for file in files if is_run_of(file, space, mode))
+    return runs or (Store.empty(layout),)
 
 
 def _read(storage: Storage, space: Space, layout: Layout, file: DataFile) -> Store:
@@ -83,6 +93,61 @@ def _read(storage: Storage, space: Space, layout: Layout, file: DataFile) -> Sto
     return Store(
         laid_out(own, layout, words), pairs, table.column("t_row").to_numpy(), table.column("s_row").to_numpy()
     )
+
+
+def codes_owners(space: Space) -> tuple[str, str]:
+    """What the file of codes and that of their values belong to."""
+    return space.id, f"{space.id}-values"
+
+
+def write_codes(storage: Storage, space: Space, ids: np.ndarray, coding: Coding) -> list[DataFile]:
+    """The codes of some rows, by their ids, which ascend; and the values of the codes, which are numbers of lines."""
+    codes = pa.table({ROW_ID: ids, **{name: np.concatenate(some) for name, some in coding.codes.items()}})
+    most = max(map(len, coding.values.values()))
+    padded = {
+        name: pa.concat_arrays([some, pa.nulls(most - len(some), some.type)]) for name, some in coding.values.items()
+    }
+    data = (parquet_bytes(codes, row_group=len(ids), delta=[ROW_ID]), parquet_bytes(pa.table(padded)))
+    return [
+        store_parquet(
+            storage,
+            f"{FileKind.CODES.folder}/{uuid.uuid4().hex}.parquet",
+            content,
+            kind=FileKind.CODES,
+            load=0,
+            rows=lines,
+            owner=owner,
+            bounds=bounds,
+        )
+        for content, lines, owner, bounds in zip(
+            data, (len(ids), most), codes_owners(space), ((int(ids[0]), int(ids[-1])), None), strict=True
+        )
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Codes that were kept, and the ids of their rows, which ascend."""
+
+    ids: np.ndarray
+    coding: Coding
+
+
+def read_codes(storage: Storage, space: Space, files: Sequence[DataFile]) -> Kept | None:
+    """The codes that were kept, if there are some; this process then has them in memory."""
+    by_owner = {file.owner: file for file in files}
+    owners = codes_owners(space)
+    if not by_owner.keys() >= set(owners):
+        return None
+    reader, known = (Reader(storage, by_owner[owner], keep=True) for owner in owners)
+    table = reader.read(range(len(reader.group_starts) - 1), [ROW_ID, *space.columns], threads=True)
+    codes = {name: [chunk.to_numpy() for chunk in table.column(name).chunks] for name in space.columns}
+    values = {}
+    for members in space.order_classes:
+        count = 1 + max(int(some.max(initial=-1)) for name in members for some in codes[name])
+        groups = range(int(np.searchsorted(known.group_starts[:-1], count)))
+        values[members[0]] = whole(known.read(groups, members[:1]).column(0))[:count]
+    return Kept(whole(table.column(ROW_ID)).to_numpy(), Coding(codes, values))
 
 
 def write_dependencies(storage: Storage, load: int, dependencies: Sequence[Dependency]) -> DataFile:

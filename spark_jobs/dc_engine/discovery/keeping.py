@@ -20,13 +20,15 @@ from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.enumerating import Enumerated, Sets, approximately, enumerator
 from dc_engine.discovery.grouping import approximate_by_groups
 from dc_engine.discovery.limits import Clock, kept, most_terms, steps
+from dc_engine.discovery.newcomers import prover_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Effort, Prover
+from dc_engine.discovery.renewing import Difference, renewed
 from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.search import first_patterns, settle
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.spreading import Workers, nobody
-from dc_engine.discovery.store import Store, added_up, alive, laid_out, lines_of, shown_lines, unknown
+from dc_engine.discovery.store import Store, added_up, alive, joined, laid_out, run_of, shown_lines, unknown
 from dc_engine.discovery.table import Shown, Table, pairs_of
 from dc_engine.errors import RequestError, counted
 from dc_engine.sizes import SIZES
@@ -45,7 +47,8 @@ class Known:
     mode: str
     nullable: frozenset[str]
     """The columns in which a NULL was ever seen: patterns have a bit for each."""
-    store: Store
+    runs: tuple[Store, ...]
+    """The patterns; those of a change are a run of their own."""
     sets: Sets
     bound: int | None = None
     """The sets have all dependencies of up to so many terms; without it all there are."""
@@ -54,6 +57,11 @@ class Known:
     violations: Mapping[Box, int] = field(default_factory=dict)
     """Pairs of rows that violate each, where a few may."""
     effort: Effort | None = None
+
+    @property
+    def store(self) -> Store:
+        """All patterns as one."""
+        return added_up(self.runs) if self.mode == COUNTED else joined(self.runs)
 
     def same_sets(self, other: Known) -> bool:
         """Whether the same dependencies hold, with the same errors."""
@@ -92,8 +100,8 @@ def found(
     chosen = _mode(space, table, mode)
     log.info("looking for dependencies of %s, patterns %s", counted(table.rows, "row"), chosen)
     if chosen == COUNTED:
-        store = _summed(table.layout, [_scanned(table, np.arange(table.rows), None, 1)], rows.ids)
-        return _enumerated(space, table.layout, store)
+        run = run_of(table.layout, rows.ids, [_scanned(table, np.arange(table.rows), None, 1)])
+        return _enumerated(space, table.layout, (run,))
     if space.max_error:
         return _grouped(space, table)
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
@@ -106,9 +114,10 @@ def changed(space: Space, known: Known, turnover: Turnover, mode: str = "", work
         return found(space, turnover.rows.chosen(turnover.after), WITNESSED, known.nullable, workers)
     nullable = known.nullable | turnover.rows.nullable
     table = replace(turnover.rows.table(space, nullable), workers=workers)
-    before = Layout(space.terms(known.nullable))
-    store = replace(known.store, patterns=laid_out(before, table.layout, known.store.patterns))
-    known = replace(known, store=store, nullable=nullable)
+    if nullable != known.nullable:
+        before = Layout(space.terms(known.nullable))
+        runs = (replace(one, patterns=laid_out(before, table.layout, one.patterns)) for one in known.runs)
+        known = replace(known, runs=tuple(runs), nullable=nullable)
     if known.mode == COUNTED:
         return _recounted(space, known, turnover, table)
     if space.max_error:
@@ -128,16 +137,20 @@ def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
 
 def difference(space: Space, before: Known, after: Known) -> Store:
     """What has to be added to the patterns of ``before`` to have those of ``after``."""
-    if before.mode != after.mode or not len(before.store):
+    if before.mode != after.mode:
         return after.store
-    layout = Layout(space.terms(after.nullable))
-    old, new = before.store, after.store
+    goes_on = len(before.runs) <= len(after.runs) and all(
+        one.pairs is other.pairs for one, other in zip(before.runs, after.runs, strict=False)
+    )
     if after.mode == COUNTED:
-        patterns = laid_out(Layout(space.terms(before.nullable)), layout, old.patterns)
-        return added_up(layout, [lines_of(new), Counted(patterns, -old.pairs, old.t, old.s)])
-    known = set(zip(old.t.tolist(), old.s.tolist(), strict=True))
-    fresh = [pair not in known for pair in zip(new.t.tolist(), new.s.tolist(), strict=True)]
-    return new.taken(np.flatnonzero(fresh))
+        old, new = (Layout(space.terms(one.nullable)) for one in (before, after))
+        taken = () if goes_on else (replace(one, pairs=-one.pairs) for one in before.runs)
+        away = [replace(one, patterns=laid_out(old, new, one.patterns)) for one in taken]
+        return added_up([Store.empty(new), *away, *after.runs[len(before.runs) if goes_on else 0 :]])
+    known = set(zip(before.store.t.tolist(), before.store.s.tolist(), strict=True))
+    lines = after.store
+    fresh = [pair not in known for pair in zip(lines.t.tolist(), lines.s.tolist(), strict=True)]
+    return lines.taken(np.flatnonzero(fresh))
 
 
 def _pairs(rows: int) -> int:
@@ -165,13 +178,15 @@ def _needs_counts(space: Space) -> bool:
     return space.max_error > 0 and "dc" in space.classes
 
 
-def _known(space: Space, mode: str, layout: Layout, store: Store, result: Enumerated, before: Known | None) -> Known:
+def _known(
+    space: Space, mode: str, layout: Layout, runs: tuple[Store, ...], result: Enumerated, before: Known | None
+) -> Known:
     """What is known now, and where it ends; a bound that was there before stays, with its reason."""
     asked = most_terms(layout, space.limits, before.bound if before else None)
     some, because = kept(result, asked, layout, space.limits)
     if before and some.bound is not None and not because:
         because = before.because
-    return Known(mode, layout.terms.nullable, store, some.sets, some.bound, because, some.violations)
+    return Known(mode, layout.terms.nullable, runs, some.sets, some.bound, because, some.violations)
 
 
 # counted
@@ -188,15 +203,6 @@ def _scanned(table: Table, some: np.ndarray, others: np.ndarray | None, sign: in
     return replace(found, pairs=sign * found.pairs)
 
 
-def _summed(layout: Layout, parts: Sequence[Counted], ids: np.ndarray, base: Store | None = None) -> Store:
-    """What was stored, with what comes to it and without what goes."""
-    coming = [Counted(one.patterns, one.pairs, ids[one.t], ids[one.s]) for one in parts]
-    total = added_up(layout, [*([lines_of(base)] if base else []), *coming])
-    if (total.pairs < 0).any():
-        raise AssertionError("patterns have fewer than no pairs: the stored counts are not those of the rows")
-    return total
-
-
 def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> Known:
     stay = np.flatnonzero(turnover.before & turnover.after)
     parts = []
@@ -204,23 +210,39 @@ def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> 
         if some.any():
             places = np.flatnonzero(some)
             parts += [_scanned(table, places, stay, sign), _scanned(table, places, None, sign)]
-    store = _summed(table.layout, parts, turnover.rows.ids, known.store)
-    same = len(store) == len(known.store) and (store.patterns == known.store.patterns).all()
-    if same and not space.max_error:
-        return replace(known, store=store)
-    return _enumerated(space, table.layout, store, known)
+    run = run_of(table.layout, turnover.rows.ids, parts)
+    were = sum((one.pairs_of(run.patterns) for one in known.runs), np.zeros(len(run), np.int64))
+    if (were + run.pairs < 0).any():
+        raise AssertionError("patterns have fewer than no pairs: the stored counts are not those of the rows")
+    runs = (*known.runs, run) if len(run) else known.runs
+    if space.max_error:
+        return _enumerated(space, table.layout, runs, known)
+    new, gone = run.patterns[were == 0], run.patterns[were + run.pairs == 0]
+    if not len(new) and not len(gone):
+        return replace(known, runs=runs)
+    return _renewed(
+        space, table.layout, replace(known, runs=runs), Difference(new, gone, lambda: added_up(runs).patterns)
+    )
 
 
-def _enumerated(space: Space, layout: Layout, store: Store, before: Known | None = None) -> Known:
+def _renewed(space: Space, layout: Layout, known: Known, change: Difference) -> Known:
+    """The dependencies that new and vanished patterns leave."""
+    clock, most = Clock(space.limits), most_terms(layout, space.limits, known.bound)
+    result = renewed(layout, space.classes, known.sets, change, most, clock.spend)
+    return _known(space, COUNTED, layout, known.runs, result, known)
+
+
+def _enumerated(space: Space, layout: Layout, runs: tuple[Store, ...], before: Known | None = None) -> Known:
     """The dependencies that all patterns leave."""
     clock, most = Clock(space.limits), most_terms(layout, space.limits, before.bound if before else None)
+    store = added_up(runs)
     if space.max_error:
         spend = clock.spend()
         bounds = Bounds(space.max_error, most, spend.most, spend.seconds)
         result = approximately(layout, space.classes, store.patterns, store.pairs, bounds)
     else:
         result = enumerator(layout, space.classes, most, clock.spend)(store.patterns)
-    return _known(space, COUNTED, layout, store, result, before)
+    return _known(space, COUNTED, layout, runs, result, before)
 
 
 # witnessed
@@ -236,7 +258,7 @@ def _grouped(space: Space, table: Table) -> Known:
     sets = {name: list(some) for name, some in result.violations.items()}
     stopped = "" if result.terms >= most else "seconds"
     listed = Enumerated(sets, result.terms if stopped else None, stopped, violations)
-    return _known(space, WITNESSED, layout, Store.empty(layout), listed, None)
+    return _known(space, WITNESSED, layout, (Store.empty(layout),), listed, None)
 
 
 def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
@@ -249,7 +271,7 @@ def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
         some, because = kept(settled.found, most, layout, space.limits)
         if known and because and (some.bound or 0) < (known.bound or 0):
             return replace(known, because=because)  # more was complete before
-        known = Known(WITNESSED, layout.terms.nullable, shown_lines(rows.ids, shown), some.sets, some.bound, because)
+        known = Known(WITNESSED, layout.terms.nullable, (shown_lines(rows.ids, shown),), some.sets, some.bound, because)
         if because:
             break
     assert known is not None
@@ -265,13 +287,12 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -
     if unharmed and not new.any():
         return known
     present = table.taken(places) if len(places) < table.rows else table
-    whole, fresh = Prover(present), Prover(present, new)
+    whole, fresh = Prover(present), prover_of(present, new)
     most = most_terms(table.layout, space.limits, known.bound)
     enumerate_ = enumerator(table.layout, space.classes, most, Clock(space.limits).spend)
     before = known.sets if unharmed else None
     settled = settle(whole, shown, enumerate_, fresh=fresh, before=before, valid=known.boxes)
     added = shown_lines(ids, unknown(settled.known, shown))
-    both = (np.concatenate([getattr(one, name) for one in (known.store, added)]) for name in Store.__slots__)
-    now = _known(space, WITNESSED, table.layout, Store(*both), settled.found, known)
+    now = _known(space, WITNESSED, table.layout, (*known.runs, added), settled.found, known)
     same = not len(added) and now.bound == known.bound and now.same_sets(known)
     return known if same else replace(now, effort=fresh.effort)

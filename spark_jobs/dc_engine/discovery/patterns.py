@@ -79,8 +79,26 @@ class Layout:
             return np.zeros(len(patterns), bool)
         return (patterns[:, slot.word] >> np.uint64(slot.null)) & np.uint64(1) != 0
 
+    @cached_property
+    def _exchanged(self) -> np.ndarray | None:
+        """The bits of *not greater* in each word, where terms compare columns with themselves; else nothing."""
+        if any(place != other for place, other in enumerate(self.terms.mirror)):
+            return None
+        marks = np.zeros(self.words, np.uint64)
+        for slot in self.slots:
+            marks[slot.word] |= np.uint64(slot.ordered << slot.shift)
+        return marks
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every pattern is its own mirror image."""
+        return self._exchanged is not None and not self._exchanged.any()
+
     def mirrored(self, patterns: np.ndarray) -> np.ndarray:
         """The patterns of the same pairs with t and s exchanged."""
+        if (low := self._exchanged) is not None:
+            one, high = np.uint64(1), low << np.uint64(1)
+            return patterns & ~(low | high) | (patterns & low) << one | (patterns & high) >> one
         result = np.zeros_like(patterns)
         for slot, other in zip(self.slots, self.terms.mirror, strict=True):
             source = self.slots[other]
@@ -98,6 +116,8 @@ class Layout:
 
     def canonical(self, patterns: np.ndarray) -> np.ndarray:
         """Of each pattern and its mirror image the smaller one."""
+        if self.is_symmetric:
+            return patterns
         return np.where(_less(patterns, other := self.mirrored(patterns))[:, None], patterns, other)
 
     def pack(self, left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> np.ndarray:

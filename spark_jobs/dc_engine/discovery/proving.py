@@ -62,6 +62,9 @@ class _Piece:
 class Prover:
     """Decides boxes on the rows of a table: on all pairs, or on those with at least one new row."""
 
+    _thoroughly = True
+    """Whether the values of new rows are looked for among all others; some will do where looking further is cheap."""
+
     def __init__(self, table: Table, new: np.ndarray | None = None, threads: int | None = None) -> None:
         self.table = table
         self.new = new
@@ -280,7 +283,7 @@ class Prover:
         columns = [side[place] for side in (sides[:1] if sides[0] is sides[1] else sides) for place in places]
         twins = with_themselves(self.table, box, self._fresh)
         unknown = self._fresh[~twins]
-        for rows in (np.arange(min(_FIRST, self.table.rows)), None):
+        for rows in (np.arange(min(_FIRST, self.table.rows)), None)[: self._thoroughly + 1]:
             if len(unknown) and columns:
                 unknown = unknown[~self._known(columns, unknown, rows)]
         return np.sort(np.concatenate([unknown, self._fresh[twins]]))

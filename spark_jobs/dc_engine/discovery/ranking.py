@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dc_engine.detection.codes import combine
-from dc_engine.discovery.bits import first_of_each
+from dc_engine.discovery.bits import grouped
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.table import Table
@@ -115,9 +115,19 @@ def _agreeing(table: Table, key: frozenset[int]) -> int:
     """How many pairs of rows agree on some terms."""
     if not key:
         return _pairs(table.rows)
-    columns = [table.left[place].astype(np.int64) for place in sorted(key)]
+    columns = [table.left[place] for place in sorted(key)]
     valid = np.logical_and.reduce([one >= 0 for one in columns])
-    sizes = np.bincount(combine(columns)[valid], minlength=1)
+    columns = [one if valid.all() else one[valid] for one in columns]
+    size = math.prod(int(one.max(initial=0)) + 1 for one in columns)
+    if size >= 2**62:
+        values = combine([one.astype(np.int64) for one in columns])
+    else:
+        values = np.zeros(len(columns[0]), np.int64)
+        for one in columns:
+            values = values * (int(one.max(initial=0)) + 1) + one
+    values = np.sort(values)  # faster than to group them
+    edges = np.flatnonzero(values[1:] != values[:-1]) + 1
+    sizes = np.diff(np.concatenate([[0], edges, [len(values)]]))
     return int((sizes * (sizes - 1) // 2).sum())
 
 
@@ -200,10 +210,9 @@ class _PairSample:
         t, s = np.triu_indices(len(rows), 1)
         self.pairs = len(t)
         patterns = table.patterns(rows[t], rows[s])
-        first = first_of_each(patterns)
-        order = np.lexsort(patterns.T[::-1]) if len(patterns) else first
-        self._counts = np.diff(np.append(_starts(patterns[order]), len(order))).astype(np.float64)
-        distinct = patterns[first]
+        order, first = grouped(patterns)
+        self._counts = np.diff(np.append(first, len(order))).astype(np.float64)
+        distinct = patterns[order[first]]
         self._layout: Layout = table.layout
         self._outcomes = [table.layout.outcomes(distinct, place) for place in range(len(table.layout.slots))]
         turned = table.layout.mirrored(distinct)
@@ -225,10 +234,3 @@ class _PairSample:
                 inside &= outcomes[place] & box[place] != 0
             ways.append(inside)
         return ways[0] | ways[1]
-
-
-def _starts(ordered: np.ndarray) -> np.ndarray:
-    """Where each of some ordered patterns begins."""
-    if not len(ordered):
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)]))

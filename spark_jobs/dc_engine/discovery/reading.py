@@ -12,6 +12,7 @@ from dc_engine.discovery.keeping import COUNTED
 from dc_engine.discovery.listing import Dependency, viewed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.store import added_up
 from dc_engine.discovery.terms import Outcome
 from dc_engine.errors import StateError
 from dc_engine.state.files import DataFile
@@ -35,7 +36,7 @@ def agree_sets(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataF
             hint="Run a discovery with mode 'counted'.",
         )
     space, nullable = Space.from_dict(facts["space"]), frozenset(facts["nullable"])
-    store = read_patterns(storage, space, nullable, COUNTED, files)
+    store = added_up(read_patterns(storage, space, nullable, COUNTED, files))
     terms = space.terms(nullable)
     layout, names = Layout(terms), list(terms.own)
     agreeing = np.array([layout.outcomes(store.patterns, terms.own[name]) == Outcome.EQUAL for name in names])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dc_engine.discovery.bits import grouped
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.spreading import Lines, Packed, Units, Workers, nobody
 
@@ -23,6 +24,8 @@ TILE = 8_192
 _DIRECT_BITS = 22
 """Patterns of up to so many bits have a table with a place for each."""
 _FIRST_TABLE = 1 << 14
+_FIRST_ROOM = 1 << 18
+"""Places that a hash table has at first: twice the pairs, within these bounds."""
 _HALF = 32
 _FEW_PAIRS = 4_000_000
 """So few are not worth a second thread."""
@@ -78,14 +81,18 @@ def scan(layout: Layout, new: Rows, old: Rows | None, threads: int | None = None
     pairs = new.size * others.size // (1 + triangle)
     if crew := workers(pairs, new.left.nbytes + others.right.nbytes):
         shares = _shares(new.size, others.size, crew.units, triangle=triangle)
-        found = crew.run("pairs of rows are compared", Units(_Tiles.of(layout, new, others), tuple(shares)))
-        parts = [_Part(one.patterns, one.one, one.two) for one in found]
+        met = crew.run("pairs of rows are compared", Units(_Tiles.of(layout, new, others), tuple(shares)))
+        parts = [_Part(one.patterns, one.one, one.two) for one in met]
     else:
         threads = 1 if new.size * others.size < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
         shares = _shares(new.size, others.size, threads, triangle=triangle)
-        with ThreadPoolExecutor(len(shares) or 1) as pool:
-            parts = list(pool.map(lambda share: _counted(layout, new, others, share), shares))
-    return merged(layout, [_first_pairs(layout, parts, new.size)])
+        if len(shares) < 2:
+            parts = [_counted(layout, new, others, share) for share in shares]
+        else:
+            with ThreadPoolExecutor(len(shares)) as pool:
+                parts = list(pool.map(lambda share: _counted(layout, new, others, share), shares))
+    found = _first_pairs(layout, parts, new.size)
+    return found if layout.is_symmetric else merged(layout, [found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +179,12 @@ def _first_pairs(layout: Layout, parts: Sequence[_Part], rows: int) -> Counted:
     patterns = np.concatenate([np.zeros((0, layout.words), np.uint64), *(one.patterns for one in parts)])
     none = np.zeros(0, np.int64)
     pairs, visits = (np.concatenate([none, *(getattr(one, name) for one in parts)]) for name in ("pairs", "visits"))
-    order = np.lexsort((visits, *patterns.T[::-1]))
-    patterns, pairs, visits = patterns[order], pairs[order], visits[order]
-    first = _changes(patterns)
-    sums = np.add.reduceat(pairs, first) if len(first) else pairs
-    tile, place = np.divmod(visits[first], max(rows, 1) * TILE)
-    return Counted(patterns[first], sums, place // TILE, tile * TILE + place % TILE)
+    if len(parts) > 1:
+        order, first = grouped(patterns)
+        patterns, pairs = patterns[order[first]], np.add.reduceat(pairs[order], first) if len(first) else pairs
+        visits = np.minimum.reduceat(visits[order], first) if len(first) else visits
+    tile, place = np.divmod(visits, max(rows, 1) * TILE)
+    return Counted(patterns, pairs, place // TILE, tile * TILE + place % TILE)
 
 
 def _marks(layout: Layout) -> Marks:
@@ -221,7 +228,9 @@ def _hashed(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
 
     halves = -(-layout.bits // _HALF)
     marks, bits, slots = _marks(layout), np.zeros((halves, BLOCK), np.uint32), np.zeros(BLOCK, np.uint32)
-    table, used = _Table.of(_FIRST_TABLE, halves), 0
+    pairs = (share.rows[1] - share.rows[0]) * (share.others[1] - share.others[0])
+    size = min(max(_FIRST_TABLE, 1 << (2 * pairs).bit_length()), _FIRST_ROOM)
+    table, used = _Table.of(size, halves), 0
     for work in _works(share, new.size):
         row, start = work.first, work.start
         while row < work.last:
@@ -270,15 +279,10 @@ def merged(layout: Layout, parts: Sequence[Counted]) -> Counted:
         np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in parts)]) for name in ("pairs", "t", "s")
     )
     kept = layout.canonical(patterns)
-    order = np.lexsort((s, t, *kept.T[::-1]))
+    order, first = grouped(kept)
+    if len(first) < len(order):
+        groups = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
+        order = order[np.lexsort((s[order], t[order], groups))]
     kept, pairs, t, s = kept[order], pairs[order], t[order], s[order]
-    first = _changes(kept)
     sums = np.add.reduceat(pairs, first) if len(first) else pairs
     return Counted(kept[first], sums, t[first], s[first])
-
-
-def _changes(rows: np.ndarray) -> np.ndarray:
-    """Where sorted rows differ from the one before."""
-    if not len(rows):
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))

@@ -1,18 +1,24 @@
-"""The store of patterns: lines, each with a pattern and a number of pairs, or with two rows that show it."""
+"""The store of patterns: lines, each with a pattern and a number of pairs, or with two rows that show it.
+
+What is known is the sum of several runs: a change adds one and leaves the others as they are, so that it costs what it
+brings and not what is there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dc_engine.discovery.bits import first_of_each
+from dc_engine.discovery.bits import first_of_each, grouped, mixed
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.scan import Counted, merged
+from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.table import Shown
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Store:
     """Patterns with numbers of pairs (counted), or with the ids of rows that show them (witnessed)."""
 
@@ -28,6 +34,29 @@ class Store:
         nothing = np.zeros(0, np.int64)
         return Store(np.zeros((0, layout.words), np.uint64), nothing, nothing, nothing)
 
+    @cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray]:
+        """The keys of all lines in order, and whose they are."""
+        keys = mixed(self.patterns)
+        order = np.arange(len(keys)) if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
+        return keys[order], order
+
+    def pairs_of(self, patterns: np.ndarray) -> np.ndarray:
+        """The numbers of pairs of some patterns, in a run that has each pattern once; 0 for those that it has not."""
+        keys, order = self._index
+        wanted = mixed(patterns)
+        at = np.searchsorted(keys, wanted)
+        result, left = np.zeros(len(patterns), np.int64), np.arange(len(patterns))
+        while len(left):  # more than once where others have the same key
+            left = left[at[left] < len(keys)]
+            left = left[keys[at[left]] == wanted[left]]
+            lines = order[at[left]]
+            same = (self.patterns[lines] == patterns[left]).all(axis=1)
+            result[left[same]] = self.pairs[lines[same]]
+            left = left[~same]
+            at[left] += 1
+        return result
+
     def taken(self, places: np.ndarray) -> Store:
         """Some of its lines."""
         return Store(self.patterns[places], self.pairs[places], self.t[places], self.s[places])
@@ -37,16 +66,30 @@ class Store:
         return len(self.patterns)
 
 
-def added_up(layout: Layout, parts: list[Counted]) -> Store:
-    """Numbers of pairs added up; a pattern that no pair has any more is left out."""
-    total = merged(layout, parts)
-    places = np.flatnonzero(total.pairs)
-    return Store(total.patterns[places], total.pairs[places], total.t[places], total.s[places])
+def joined(runs: Sequence[Store]) -> Store:
+    """The lines of all runs."""
+    if len(runs) == 1:
+        return runs[0]
+    names = ("patterns", "pairs", "t", "s")
+    return Store(*(np.concatenate([getattr(one, name) for one in runs]) for name in names))
 
 
-def lines_of(store: Store) -> Counted:
-    """The lines of a store, to be added up."""
-    return Counted(store.patterns, store.pairs, store.t, store.s)
+def added_up(runs: Sequence[Store]) -> Store:
+    """Numbers of pairs added up, each pattern once with its first rows, without those that no pair has any more."""
+    lines = joined(runs)
+    if not len(lines):
+        return lines
+    order, first = grouped(lines.patterns)
+    pairs = np.add.reduceat(lines.pairs[order], first)
+    there = np.flatnonzero(pairs)
+    places = order[first[there]]
+    return Store(lines.patterns[places], pairs[there], lines.t[places], lines.s[places])
+
+
+def run_of(layout: Layout, ids: np.ndarray, counted: Sequence[Counted]) -> Store:
+    """What was counted as a run; places become ids of rows."""
+    parts = [Store(layout.canonical(one.patterns), one.pairs, ids[one.t], ids[one.s]) for one in counted]
+    return added_up([Store.empty(layout), *parts])
 
 
 def alive(store: Store, layout: Layout, ids: np.ndarray) -> Shown:
@@ -60,7 +103,7 @@ def places_of(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
     """The places of some ids among others; -1 for those that are not there."""
     if not len(ids):
         return np.full(len(some), -1, np.int64)
-    order = np.argsort(ids, kind="stable")
+    order = np.arange(len(ids)) if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
     where = np.minimum(np.searchsorted(ids, some, sorter=order), len(ids) - 1)
     return np.where(ids[order[where]] == some, order[where], -1)
 

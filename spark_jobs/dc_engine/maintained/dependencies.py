@@ -13,7 +13,14 @@ import numpy as np
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.compact import Merge
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.files import is_run_of, read_dependencies, write_dependencies, write_patterns
+from dc_engine.discovery.files import (
+    is_run_of,
+    read_dependencies,
+    read_patterns,
+    small_runs,
+    write_dependencies,
+    write_patterns,
+)
 from dc_engine.discovery.keeping import Known, Turnover, changed, difference, found
 from dc_engine.discovery.listing import Dependency, Moves, continued, listed, moved, restored
 from dc_engine.discovery.ranking import Scales
@@ -27,7 +34,7 @@ from dc_engine.maintained.everything import DEPENDENCIES
 from dc_engine.maintained.losses import Found, judged_dependencies
 from dc_engine.maintained.naming import RowNames
 from dc_engine.maintained.proof import problems_of
-from dc_engine.maintained.reading import coded_rows, coming_and_going
+from dc_engine.maintained.reading import coded_rows, coming_and_going, with_codes
 from dc_engine.maintained.stored import read_known, read_set, set_file
 from dc_engine.request import Request
 from dc_engine.sizes import SIZES
@@ -64,6 +71,7 @@ class Dependencies(Maintained):
 
     def caught_up(self, ground: Ground, base: Snapshot) -> Snapshot:
         """See ``Maintained``. Files of sets that were in force before are left behind."""
+        base = with_codes(ground, base, self.space)
         facts = base.facts.get(self.name)
         if facts is None or facts["space"] != self.space.to_dict() or facts["asked"] != self.mode:
             return self._built(ground, base)
@@ -72,11 +80,20 @@ class Dependencies(Maintained):
         needless |= {one.path for one in base.files_of(FileKind.PATTERNS) if one not in runs}
         kept = [one for one in base.files if one.path not in needless]
         if len(runs) > SIZES.pattern_runs:
-            known = read_known(ground.storage, base)
-            whole = write_patterns(ground.storage, self.space, known, 0, known.store)
-            ground.drafts.extend(whole)
-            kept = [*(one for one in kept if one.kind is not FileKind.PATTERNS), *whole]
+            kept = self._with_fewer_runs(ground, kept, facts, [one for one in runs if one.load != base.last_change])
         return replace(base, files=kept)
+
+    def _with_fewer_runs(
+        self, ground: Ground, files: Sequence[DataFile], facts: Mapping[str, Any], runs: Sequence[DataFile]
+    ) -> list[DataFile]:
+        """Files with the small ones among these runs merged; large ones are seldom written again."""
+        few = small_runs(runs)
+        nullable = frozenset(facts["nullable"])
+        some = read_patterns(ground.storage, self.space, nullable, facts["mode"], few)
+        merged = Known(facts["mode"], nullable, some, {})
+        file = write_patterns(ground.storage, self.space, merged, 0, merged.store)
+        ground.drafts.extend(file)
+        return [*(one for one in files if one not in few), *file]
 
     def _built(self, ground: Ground, base: Snapshot) -> Snapshot:
         """The snapshot with dependencies found from scratch; the history of those known before goes on."""
@@ -174,8 +191,7 @@ class Dependencies(Maintained):
                 files.append(file)
             facts = self._facts(after, now, file)
         ground.drafts.extend(files)
-        there = rows.chosen(flags.after)
-        found_now = Found(facts, moves, undone, after, there.table(self.space, after.nullable), there.ids)
+        found_now = Found(facts, moves, undone, after, self.space, Turnover(rows, flags.between, flags.after))
         return Kept(files, facts, (), found_now, {"dependencies": round(time.monotonic() - started, 3)})
 
     def _after(self, known: Known, rows: Coded, before: np.ndarray, after: np.ndarray, workers: Workers) -> Known:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dc_engine.constraints.model import Body, Column, Watching
 from dc_engine.discovery.boxes import Box, body_of, containing, one_way, said
+from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.counting import some_pairs, violating_pairs
-from dc_engine.discovery.keeping import Known
+from dc_engine.discovery.keeping import Known, Turnover
 from dc_engine.discovery.listing import Dependency, Moves, merged_view, once
+from dc_engine.discovery.newcomers import violations_of
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.store import places_of
 from dc_engine.discovery.table import Table
@@ -25,7 +28,7 @@ _COUNTED = 20
 """Of so many lost ones the violations are counted, and a pair of rows is shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found:
     """What a change did, for the verdict."""
 
@@ -34,9 +37,25 @@ class Found:
     before: Sequence[Dependency]
     """Those that held without the load, with their ranks then."""
     known: Known
-    table: Table
-    """The rows that are there after the change."""
-    ids: np.ndarray
+    space: Space
+    turnover: Turnover
+
+    @cached_property
+    def rows(self) -> Coded:
+        """The rows that are there after the change."""
+        after = self.turnover.after
+        return self.turnover.rows if after.all() else self.turnover.rows.chosen(after)
+
+    @cached_property
+    def table(self) -> Table:
+        """The same as a table."""
+        return self.rows.table(self.space, self.known.nullable)
+
+    def violations(self, boxes: Sequence[Box]) -> list[int]:
+        """How many pairs of rows violate each of some dependencies that held without the load."""
+        if self.space.max_error:
+            return [violating_pairs(self.table, box) for box in boxes]
+        return violations_of(self.table, ~self.turnover.before[self.turnover.after], boxes)
 
 
 def judged_dependencies(
@@ -46,11 +65,9 @@ def judged_dependencies(
     watched = _watched(watching, space, found.before)
     lost_now = sorted(once(found.moves.lost), key=lambda one: (one.id not in watched, one.rank or 0))
     pinned = {one.id: one for one in dependencies.invalidated}
-    lost = [
-        _lost(one, watching, one.id in watched, found, names if place < _COUNTED else None)
-        for place, one in enumerate(lost_now[:_SHOWN])
-        if one.id not in pinned
-    ]
+    told = [one for one in lost_now[:_SHOWN] if one.id not in pinned]
+    violations = dict(zip(told, found.violations([one.box for one in told[:_COUNTED]]), strict=False)) if told else {}
+    lost = [_lost(one, watching, one.id in watched, found, names, violations.get(one)) for one in told]
     instead = {one.id: _instead(found.moves, one) for one in lost_now if one.id in pinned}
     known = {one.id for one in dependencies.watched}
     fallen = {one.id for one in found.moves.lost} | {one.id for one, _ in found.moves.generalised}
@@ -81,15 +98,16 @@ def _verdict(one: Dependency, watching: Watching) -> DependencyVerdict:
     return DependencyVerdict(one.id, one.kind, one.text, one.formula, watching.severity, one.rank, one.error, one.since)
 
 
-def _lost(one: Dependency, watching: Watching, watched: bool, found: Found, names: RowNames | None) -> LostDependency:
-    violations = violating_pairs(found.table, one.box) if names else None
-    example = _example(one.box, found, names) if names else None
+def _lost(
+    one: Dependency, watching: Watching, watched: bool, found: Found, names: RowNames, violations: int | None
+) -> LostDependency:
+    rows = int(found.turnover.after.sum())
     return LostDependency(
         **asdict(_verdict(one, watching)),
         watched=watched,
         violations=violations,
-        error_now=None if violations is None else violations / max(len(found.ids) * (len(found.ids) - 1) // 2, 1),
-        example=example,
+        error_now=None if violations is None else violations / max(rows * (rows - 1) // 2, 1),
+        example=None if violations is None else _example(one.box, found, names),
         instead=_instead(found.moves, one),
     )
 
@@ -102,14 +120,14 @@ def _example(box: Box, found: Found, names: RowNames) -> dict[str, Any] | None:
     """A pair of rows that violates a dependency, t and s as its formula has them."""
     layout, store = found.table.layout, found.known.store
     lines = np.flatnonzero(containing(layout, box, store.patterns))
-    t, s = (places_of(found.ids, ids[lines]) for ids in (store.t, store.s))
+    t, s = (places_of(found.rows.ids, ids[lines]) for ids in (store.t, store.s))
     alive = np.flatnonzero((t >= 0) & (s >= 0))
     t, s = (t[alive[:1]], s[alive[:1]]) if len(alive) else some_pairs(found.table, box)
     if not len(t):
         return None
     if not one_way(layout, box, found.table.patterns(t, s))[0]:
         t, s = s, t
-    sides = {"t": int(found.ids[t[0]]), "s": int(found.ids[s[0]])}
+    sides = {"t": int(found.rows.ids[t[0]]), "s": int(found.rows.ids[s[0]])}
     shown, mentioned = names.look_up(sides.values()), _columns(body_of(layout.terms, box))
     return {
         row: {"row": shown[row_id], "values": names.values_of(row_id, mentioned[row]), "rows": 1}

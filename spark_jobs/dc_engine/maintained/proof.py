@@ -22,7 +22,7 @@ from dc_engine.discovery.store import places_of
 from dc_engine.discovery.table import Table
 from dc_engine.discovery.terms import Terms
 from dc_engine.errors import counted
-from dc_engine.maintained.reading import coded_rows
+from dc_engine.maintained.reading import coded_rows, wrong_codes
 from dc_engine.maintained.stored import read_known
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -34,7 +34,9 @@ _NO_LIMIT = 1 << 31
 def problems_of(storage: Storage, snapshot: Snapshot, space: Space) -> Iterator[str]:
     """What is wrong with the dependencies of a snapshot."""
     known = read_known(storage, snapshot)
-    rows = coded_rows(storage, snapshot, space)
+    rows = coded_rows(storage, snapshot, space, kept=False)
+    if wrong := wrong_codes(storage, snapshot, space):
+        yield f"The codes of {counted(wrong, 'row')} do not stand for their values."
     if not rows.nullable <= known.nullable:
         yield f"Column {', '.join(sorted(rows.nullable - known.nullable))} has NULLs that no pattern knows of."
         return

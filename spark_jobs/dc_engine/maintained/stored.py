@@ -34,11 +34,11 @@ def read_known(storage: Storage, snapshot: Snapshot, dependencies: Sequence[Depe
     """What a snapshot knows; ``dependencies`` are those of its set, if they were read already."""
     facts = snapshot.facts[DEPENDENCIES]
     space, nullable = Space.from_dict(facts["space"]), frozenset(facts["nullable"])
-    store = read_patterns(storage, space, nullable, facts["mode"], snapshot.files_of(FileKind.PATTERNS))
+    runs = read_patterns(storage, space, nullable, facts["mode"], snapshot.files_of(FileKind.PATTERNS))
     listed = read_set(storage, snapshot) if dependencies is None else dependencies
     sets = _sets(space, nullable, listed, facts["bound"], snapshot.rows)
     violations = _violations(space, nullable, listed, snapshot.rows) if space.max_error else {}
-    return Known(facts["mode"], nullable, store, sets, facts["bound"], facts["because"], violations)
+    return Known(facts["mode"], nullable, runs, sets, facts["bound"], facts["because"], violations)
 
 
 def _violations(

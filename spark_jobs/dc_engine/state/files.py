@@ -35,6 +35,7 @@ class FileKind(enum.StrEnum):
     LOADS = "loads", "loads", False, False
     PATTERNS = "patterns", "patterns", False, True
     DEPENDENCIES = "dependencies", "dependencies", False, False
+    CODES = "codes", "codes", False, True
     VERDICT = "verdict", "verdicts", True, False
     VIOLATIONS = "violations", "violations", True, False
     VIOLATING_ROWS = "violating_rows", "violating_rows", True, False

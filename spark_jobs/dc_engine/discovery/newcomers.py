@@ -1,0 +1,107 @@
+"""Whether dependencies hold when a few rows are new, and how many pairs violate those that do not.
+
+Boxes that no cheap key decides are not counted. For each new row a partner among the old ones is looked for, in cells
+of similar rows. A violating row is then compared with all others, so that whatever lies within these boxes is decided
+too: what holds instead of a rule needs no second look at the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dc_engine.discovery.boxes import Box, follow
+from dc_engine.discovery.cells import partners_of
+from dc_engine.discovery.counting import lying_with, violating_pairs
+from dc_engine.discovery.proving import EVERYTHING, Key, Prover
+from dc_engine.discovery.spreading import Lines
+from dc_engine.discovery.table import Shown, Table, pairs_of, shown_by
+from dc_engine.sizes import SIZES
+
+_SMALL = 8
+"""A table that is so many times smaller is counted by itself."""
+
+
+def prover_of(table: Table, new: np.ndarray) -> Prover:
+    """Who decides boxes on the pairs with at least one new row."""
+    return Newcomers(table, new) if new.sum() <= SIZES.rows_in_cells else Prover(table, new)
+
+
+def violations_of(table: Table, new: np.ndarray, boxes: Sequence[Box]) -> list[int]:
+    """How many pairs of rows lie in each of some boxes that are empty among old rows."""
+    if new.sum() > SIZES.rows_in_cells:
+        return [violating_pairs(table, box) for box in boxes]
+    return Newcomers(table, new).violations(boxes)
+
+
+class Newcomers(Prover):
+    """Decides boxes that are empty among old rows on the pairs with at least one of a few new rows."""
+
+    _thoroughly = False
+
+    def __init__(self, table: Table, new: np.ndarray) -> None:
+        super().__init__(table, new)
+        self._old = np.flatnonzero(~new)
+        self._exhausted: set[Box] = set()
+        """Boxes all of whose pairs have patterns that were met."""
+
+    def open(self, boxes: Iterable[Box]) -> list[Box]:
+        """See ``Prover``. What lies within an exhausted box is decided."""
+        left = super().open(boxes)
+        decided = follow(self.table.layout.terms, left, list(self._exhausted))
+        return [box for box, is_decided in zip(left, decided, strict=True) if not is_decided]
+
+    def _counted_price(self, box: Box) -> float:  # noqa: ARG002
+        """What it costs to look in cells, which does for many boxes."""
+        return float(SIZES.cell_price * self.table.rows)
+
+    def _shared_out(self, keys: Sequence[Key], boxes: Sequence[Box]) -> list[Lines]:
+        """See ``Prover``."""
+        found = super()._shared_out(keys, []) if keys else []
+        return [*found, self._look_in_cells(boxes)] if boxes else found
+
+    def _look_in_cells(self, boxes: Sequence[Box]) -> Lines:
+        """Look for an old partner of each new row, and at all pairs of new rows, and of rows that have a partner."""
+        partners = self._partners(boxes)
+        if partners is None:
+            self._keys.append(EVERYTHING)
+            everything = self._look_at_everything()
+            return Lines(everything.patterns, everything.t, everything.s)
+        box, place = np.nonzero(partners >= 0)
+        t, s = self._fresh[place], partners[box, place]
+        met = [shown_by(pairs_of(self.table, self._fresh, None))]
+        violating, most = np.unique(t), max(1, SIZES.exhausted_pairs // self.table.rows)
+        if len(violating) <= most:
+            self._exhausted |= set(boxes)
+        else:
+            met.append(Shown(self.table.patterns(t, s), t, s))
+            violating = violating[:: len(violating) // most][:most]
+            self._exhausted |= set(boxes) - {boxes[one] for one in np.unique(box).tolist()}
+        with_all, pairs = self._with_all(violating)
+        found = Shown.of(self.table.layout, [*met, with_all])
+        return Lines(found.patterns, found.t, found.s, pairs)
+
+    def _partners(self, boxes: Sequence[Box]) -> np.ndarray | None:
+        """For each box and new row an old partner, or -1; nothing when to compare all rows would take less time."""
+        flags = [np.isin(self._fresh, self._strangers_of(box)) for box in boxes]
+        asked = np.array(flags, bool).reshape(len(boxes), len(self._fresh))
+        return partners_of(self.table, boxes, self._fresh, asked, self._old, self.pairs // 4)
+
+    def violations(self, boxes: Sequence[Box]) -> list[int]:
+        """How many pairs of rows lie in each of some boxes."""
+        counts: dict[Box, int] = {}
+        for box in boxes:  # all pairs agree on a key with a new row
+            near = self._touched([self.table.left[place] for place in sorted(self._own_equalities(box))])
+            if len(near) * _SMALL < self.table.rows:
+                counts[box] = violating_pairs(self.table.taken(near), box)
+        others = [box for box in boxes if box not in counts]
+        partners = self._partners(others)
+        for number, box in enumerate(others):
+            rows = None if partners is None else self._fresh[partners[number] >= 0].tolist()
+            if rows is None or len(rows) > SIZES.counted_price:
+                counts[box] = violating_pairs(self.table, box)
+            else:
+                with_old = sum(int(lying_with(self.table, box, row)[self._old].sum()) for row in rows)
+                counts[box] = with_old + violating_pairs(self.table.taken(self._fresh), box)
+        return [counts[box] for box in boxes]
