@@ -80,17 +80,24 @@ def with_codes(ground: Ground, base: Snapshot, space: Space) -> Snapshot:
     covered = next((file for file in mine if file.bounds is not None), None)
     newest = covered.bounds[1] if covered and covered.bounds else -1  # newer rows have larger ids
     missing = sum(file.rows for file in base.files_of(FileKind.ROWS) if _last_id(file) > newest)
-    if missing >= max(SIZES.coded_rows, covered.rows // _SELDOM if covered else 0):
-        rows = _rows(ground.storage, base, space, BitMap64(), read_codes(ground.storage, space, mine))
-        coding, ids = coding_of(space, [one.part for one in rows]), np.concatenate([one.ids for one in rows])
-        if (ids[1:] < ids[:-1]).any():
-            order = np.argsort(ids)
-            coding, ids = coding.chosen(order), ids[order]
-        mine = write_codes(ground.storage, space, ids, coding)
-        ground.drafts.extend(mine)
+    if base.rows and missing >= max(SIZES.coded_rows, covered.rows // _SELDOM if covered else 0):
+        mine = _written(
+            ground, space, _rows(ground.storage, base, space, BitMap64(), read_codes(ground.storage, space, mine))
+        )
     if mine == kept:
         return base
     return replace(base, files=[*(one for one in base.files if one.kind is not FileKind.CODES), *mine])
+
+
+def _written(ground: Ground, space: Space, rows: Sequence[_Rows]) -> list[DataFile]:
+    """The codes of rows, in files."""
+    coding, ids = coding_of(space, [one.part for one in rows]), np.concatenate([one.ids for one in rows])
+    if (ids[1:] < ids[:-1]).any():
+        order = np.argsort(ids)
+        coding, ids = coding.chosen(order), ids[order]
+    files = write_codes(ground.storage, space, ids, coding)
+    ground.drafts.extend(files)
+    return files
 
 
 def _last_id(file: DataFile) -> int:
