@@ -133,10 +133,10 @@ def _widened(ground: Ground, asked: Discovery, current: Snapshot, rules: Constra
 def _check_known(asked: Discovery, types: Mapping[str, str], current: Snapshot) -> None:
     """Refuse columns that the state does not have, if no table is given that has them."""
     known = {name.lower() for name in types}
-    unknown = [name for name in asked.asked.names() if name.lower() not in known]
-    if unknown and asked.table is None:
+    unknown = [f"column '{name}'" for name in asked.asked.names() if name.lower() not in known]
+    if (unknown or not types) and asked.table is None:
         raise RequestError(
-            f"The state does not have column '{unknown[0]}' of its {counted(current.rows, 'row')}.",
+            f"The state does not have {unknown[0] if unknown else 'any column'} of its {counted(current.rows, 'row')}.",
             hint="Give the whole table as 'table' in the request.",
         )
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 MAX_TERMS = 4
 """Longer dependencies are no rules that people would write, and take long to find."""
 _MOST_ORDERS = 10
-_CSV = {"header": "true", "inferSchema": "true"}
+_CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
+"""As everybody writes CSV: a quote inside quotes is two quotes. Spark by itself takes a backslash for that."""
 _FORMATS: dict[str, tuple[str, dict[str, str]]] = {
     ".csv": ("csv", _CSV),
     ".tsv": ("csv", {**_CSV, "sep": "\t"}),
@@ -74,8 +75,8 @@ def source_of(table: str) -> dict[str, Any]:
             hint=f"Known are {known}, and folders of Parquet; others go in a request (--request).",
         )
     reader, options = _FORMATS[name]
-    if name == ".json" and _is_one_document(path):
-        options = {"multiLine": "true"}
+    if (name == ".json" and _is_one_document(path)) or (reader == "csv" and _has_long_records(path)):
+        options = {**options, "multiLine": "true"}
     return {"format": reader, "path": table, **({"options": options} if options else {})}
 
 
@@ -86,6 +87,15 @@ def _is_one_document(path: Path) -> bool:
             return file.read(4096).lstrip().startswith(b"[")
     except OSError:  # somewhere else, or not there: Spark will say
         return False
+
+
+def _has_long_records(path: Path) -> bool:
+    """Whether values of a CSV file may have line breaks, so that Spark must not cut it at them; to be sure, yes."""
+    try:
+        with path.open("rb") as file:
+            return path.suffix.lower() in _PACKED or any(line.count(b'"') % 2 for line in file)
+    except OSError:  # somewhere else, or a folder
+        return True
 
 
 def answer_for_people(

@@ -341,3 +341,11 @@ def test_a_table_is_the_first_load_of_a_state_that_kept_none(tmp_path: Path) -> 
     assert "b constant" in table.discover(table=rows, load_id="2", constraints=table.rules)
     assert table.snapshot.rows == 2
     assert not table.problems
+
+
+def test_a_state_that_keeps_no_column_needs_the_table(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.rules["constraints"] = []
+    table.apply("1", (1, 1), (2, 2))
+    with pytest.raises(RequestError, match="does not have any column of its 2 rows"):
+        table.discover()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from argparse import Namespace
 from datetime import date, timedelta
@@ -30,6 +31,8 @@ TYPES = {
     "country": "string",
     "note": "string",
 }
+OPTIONS = {"suggest": "-", "overwrite": False, "rules": 20, "max_terms": 4, "exclude": [], "mask": []}
+CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
 ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "date": pa.date32()}
 
 
@@ -55,8 +58,7 @@ def suggest(columns: dict[str, list[Any]], types: dict[str, str] = TYPES, **opti
     """The answer, and the session that has the table."""
     table = pa.table({name: pa.array(values, ARROW[types[name]]) for name, values in columns.items()})
     session = Session({"orders.parquet": Source(table, dict(types))})
-    given = {"suggest": "-", "overwrite": False, "rules": 20, "max_terms": 4, "exclude": [], "mask": [], **options}
-    return answer_for_people(session, Namespace(table="orders.parquet", **given)), session
+    return answer_for_people(session, Namespace(table="orders.parquet", **OPTIONS | options)), session
 
 
 def rules_of(text: str) -> dict[str, dict[str, Any]]:
@@ -196,7 +198,7 @@ class TestCommand:
             ("a.json", {"format": "json", "path": "a.json"}),
             ("a.jsonl.gz", {"format": "json", "path": "a.jsonl.gz"}),
             ("s3://lake/a/", {"format": "parquet", "path": "s3://lake/a/"}),
-            ("A.CSV", {"format": "csv", "path": "A.CSV", "options": {"header": "true", "inferSchema": "true"}}),
+            ("A.CSV", {"format": "csv", "path": "A.CSV", "options": {**CSV, "multiLine": "true"}}),
         ],
     )
     def test_the_suffix_tells_the_format(self, name, source):
@@ -206,6 +208,12 @@ class TestCommand:
         path = tmp_path / "a.json"
         path.write_text(json.dumps([{"a": 1}]))
         assert source_of(str(path))["options"] == {"multiLine": "true"}
+
+    @pytest.mark.parametrize(("value", "more"), [('"a""b"', {}), ('"a\nb"', {"multiLine": "true"})])
+    def test_a_csv_file_is_cut_at_line_breaks_where_no_value_has_one(self, tmp_path, value, more):
+        path = tmp_path / "a.csv"
+        path.write_text(f"a,b\n1,{value}\n")
+        assert source_of(str(path))["options"] == {**CSV, **more}
 
     def test_an_unknown_format_and_a_request_beside_a_table_are_refused(self, tmp_path, capsys):
         assert main(["--table", "a.xlsx", "--result", str(tmp_path / "result")]) == 1
@@ -232,3 +240,22 @@ def test_a_csv_file_becomes_a_green_gate_on_spark(spark, tmp_path, capsys):
         "constraints": str(rules),
     }
     assert apply_load(spark, request).decision == "pass"
+
+
+@pytest.mark.xdist_group("spark")
+def test_a_csv_file_has_the_values_that_were_written(spark, tmp_path):
+    path = tmp_path / "said.csv"
+    rows = [(place, f'he said "{place % 4}", twice', f"a\nb\\{place % 3}", " x", "it's") for place in range(12)]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "quoted", "lines", "space", "mark"), *rows])
+    source = source_of(str(path))
+    read = spark.read.format(source["format"]).options(**source["options"]).load(source["path"])
+    assert [tuple(row) for row in read.orderBy("id").collect()] == rows
+
+
+@pytest.mark.xdist_group("spark")
+def test_a_file_without_anything_has_no_columns(spark, tmp_path):
+    path = tmp_path / "empty.csv"
+    path.write_text("")
+    with pytest.raises(RequestError, match=r"^The table has no columns\."):
+        answer_for_people(spark, Namespace(table=str(path), **OPTIONS))

@@ -127,6 +127,8 @@ class Asked:
 
 def space_of(asked: Asked, types: Mapping[str, str], useless: Mapping[str, str]) -> Space:
     """The space for a table with these columns; ``useless`` are those that have nothing to compare, with the reason."""
+    if not types:
+        raise RequestError("The table has no columns.", hint="Is it empty, or in another format?")
     known = {name.lower(): name for name in types}
     for name in asked.names():
         if name.lower() not in known:
