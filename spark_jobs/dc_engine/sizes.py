@@ -78,6 +78,8 @@ class Sizes:
     """Up to so many pairs of rows (some 2 ns each) are looked at in the driver, in threads; more by Spark's workers."""
     unit_pairs: int = 1_000_000_000
     """About how many of them a task looks at."""
+    searched_seconds: int = 5
+    """After so long, what a search for rules has not begun may be left to tasks."""
     search_jobs: int = 8
     """In how many jobs tasks of a search are started, so that the log can say how much is done."""
     sent_bytes: int = 256 * 2**20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from dc_engine.discovery import searching
 from dc_engine.discovery.hitting import Problem, minimal_hitting_sets
+from dc_engine.engines.work import searchers
+from dc_engine.sizes import other_sizes
 from tests.discovery.test_hitting import POINTS, brute_force, plain
+from tests.inprocess import Session
 
 
 @st.composite
@@ -94,3 +98,38 @@ def test_two_hundred_columns_with_a_bound():
         if c > b and (missed[:, a] & missed[:, c]).any() and (missed[:, b] & missed[:, c]).any()
     ]
     assert {tuple(sorted(one)) for one in wide.sets if len(one) == 3} == set(triples)
+
+
+CUTS = {"pairs_here": 0, "unit_pairs": 1, "search_jobs": 2}
+
+
+@given(problems(), st.none() | st.integers(1, 3), st.integers(0, 4), st.integers())
+def test_others_search_what_was_not_begun_in_time(problem, max_terms, seconds, seed):
+    """The clock of the test goes on by a second whenever somebody looks at it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "_FEW_POINTS", 0)
+        patch.setattr(searching, "_TRIAL", 0)
+        alone = minimal_hitting_sets(problem, max_terms=max_terms, threads=1)
+        patch.setattr(searching.time, "monotonic", itertools.count().__next__)
+        with other_sizes(**CUTS, searched_seconds=seconds):
+            workers = searchers(Session(random=Random(seed)))
+            shared = minimal_hitting_sets(problem, max_terms=max_terms, threads=1, workers=workers)
+    assert shared.sets == alone.sets, "in the same order"
+    assert shared.complete
+    assert set(shared.sets) == by_definition(problem, max_terms)
+
+
+@given(POINTS, st.sampled_from(["sets", "nodes", "seconds"]), st.integers(0, 12))
+def test_a_limit_also_ends_the_search_of_others(points, limit, number):
+    problem = plain(points)
+    limits = {"sets": {"most": number}, "nodes": {"max_nodes": number}, "seconds": {"seconds": number / 1e4}}[limit]
+    everything = brute_force(problem.points) if points else {frozenset()}
+    with pytest.MonkeyPatch.context() as patch, other_sizes(**CUTS, searched_seconds=0):
+        patch.setattr(searching, "_FEW_POINTS", 0)
+        patch.setattr(searching, "_TRIAL", 2)
+        found = minimal_hitting_sets(problem, workers=searchers(Session()), **limits)
+    if found.complete:
+        assert set(found.sets) == everything
+    else:
+        assert found.stopped == limit
+        assert set(found.sets) == {one for one in everything if len(one) <= found.complete_terms}

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dc_engine.discovery import searching
 from dc_engine.discovery.coded import Coded
+from dc_engine.discovery.hitting import minimal_hitting_sets
 from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
 from dc_engine.discovery.scan import scan
 from dc_engine.discovery.space import Asked, Limits, Space, space_of
@@ -25,6 +27,7 @@ from dc_engine.engines.work import searchers
 from dc_engine.errors import DcError, RequestError, StateError
 from dc_engine.sizes import other_sizes
 from tests.discovery.tables import Table
+from tests.discovery.test_hitting import plain
 from tests.discovery.test_keeping import coded, histories
 from tests.discovery.test_scan import cases, codes, layout_of, rows_of
 from tests.discovery.test_search import WAYS
@@ -245,6 +248,21 @@ class TestOnSpark:
         assert set(then.sets["fd"]) != set(), "there is something to find"
         whole = "pairs of rows are compared in 10 parts by Spark's workers"
         assert (whole if mode == COUNTED else "rules checked in") in said
+
+    def test_the_same_rules_are_enumerated(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        chance = np.random.default_rng(5)
+        problem = plain((chance.random((400, 16)) < 0.5).tolist())
+        monkeypatch.setattr(searching, "_FEW_POINTS", 0)
+        monkeypatch.setattr(searching, "_TRIAL", 10)
+        alone = minimal_hitting_sets(problem)
+        engine = SparkEngine(lambda: spark, "spark")
+        asked = Mock(side_effect=searchers(engine))
+        with other_sizes(searched_seconds=0, unit_pairs=1_000_000):
+            shared = minimal_hitting_sets(problem, workers=asked)
+            cut = minimal_hitting_sets(problem, most=len(alone.sets) - 1, workers=asked)
+        assert asked.call_count >= 3
+        assert shared.sets == alone.sets != []
+        assert (cut.complete, cut.stopped) == (False, "sets")
 
     def test_a_unit_that_fails_is_one_error(self, spark: SparkSession) -> None:
         crew = searchers(SparkEngine(lambda: spark, "spark"))(10, 1)

@@ -150,7 +150,8 @@ class Met:
 
     unit: int
     pairs: int
-    """How many pairs of rows were looked at."""
+    """How many pairs of rows (or nodes of a search) were looked at."""
+    stopped: str
     lines: str
 
 

@@ -19,6 +19,7 @@ from dc_engine.discovery.closure import without_implied
 from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, problem_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.searching import whole_of
+from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
 
 Columns = frozenset[str]
@@ -26,10 +27,11 @@ Columns = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What a search may spend: sets, and seconds."""
+    """What a search may spend: sets, and seconds; and who takes a long one."""
 
     most: int = 10_000_000
     seconds: float | None = None
+    workers: Workers = nobody
 
 
 NO_LIMIT = Spend()
@@ -120,7 +122,9 @@ def left_sides(
 def raw_dcs(layout: Layout, patterns: np.ndarray, *, max_terms: int | None = None, spend: Spend = NO_LIMIT) -> Hitting:
     """All minimal sets of literals: what is maintained."""
     problem = problem_of(layout, patterns)
-    return minimal_hitting_sets(problem, max_terms=max_terms, most=spend.most, seconds=spend.seconds)
+    return minimal_hitting_sets(
+        problem, max_terms=max_terms, most=spend.most, seconds=spend.seconds, workers=spend.workers
+    )
 
 
 def shown_dcs(terms: Terms, raw: Iterable[frozenset[int]]) -> list[Body]:

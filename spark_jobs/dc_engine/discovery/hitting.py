@@ -11,6 +11,7 @@ import numpy as np
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.searching import Limits, searched, task_of, whole_of
+from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import Literal
 
 _NO_LIMIT = 1 << 62
@@ -95,6 +96,7 @@ def minimal_hitting_sets(
     max_nodes: int = _NO_LIMIT,
     seconds: float | None = None,
     threads: int | None = None,
+    workers: Workers = nobody,
 ) -> Hitting:
     """All minimal hitting sets with all literals of ``root`` and none that is ``forbidden``.
 
@@ -115,7 +117,7 @@ def minimal_hitting_sets(
         task = task_of(some, first, forbidden)
         if task is None:
             return []
-        found = searched(some, task, limits, threads)
+        found = searched(some, task, limits, threads, workers)
         return [] if limits.stopped else sets_of(found, points.shape[1])
 
     # At first a third of what may be spent goes into all of them: mostly it does, and costs nothing more.

@@ -101,7 +101,7 @@ def found(
     log.info("looking for dependencies of %s, patterns %s", counted(table.rows, "row"), chosen)
     if chosen == COUNTED:
         run = run_of(table.layout, rows.ids, [_scanned(table, np.arange(table.rows), None, 1)])
-        return _enumerated(space, table.layout, (run,))
+        return _enumerated(space, table, (run,))
     if space.max_error:
         return _grouped(space, table)
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
@@ -216,25 +216,25 @@ def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> 
         raise AssertionError("patterns have fewer than no pairs: the stored counts are not those of the rows")
     runs = (*known.runs, run) if len(run) else known.runs
     if space.max_error:
-        return _enumerated(space, table.layout, runs, known)
+        return _enumerated(space, table, runs, known)
     new, gone = run.patterns[were == 0], run.patterns[were + run.pairs == 0]
     if not len(new) and not len(gone):
         return replace(known, runs=runs)
-    return _renewed(
-        space, table.layout, replace(known, runs=runs), Difference(new, gone, lambda: added_up(runs).patterns)
-    )
+    return _renewed(space, table, replace(known, runs=runs), Difference(new, gone, lambda: added_up(runs).patterns))
 
 
-def _renewed(space: Space, layout: Layout, known: Known, change: Difference) -> Known:
+def _renewed(space: Space, table: Table, known: Known, change: Difference) -> Known:
     """The dependencies that new and vanished patterns leave."""
-    clock, most = Clock(space.limits), most_terms(layout, space.limits, known.bound)
+    clock, layout = Clock(space.limits, table.workers), table.layout
+    most = most_terms(layout, space.limits, known.bound)
     result = renewed(layout, space.classes, known.sets, change, most, clock.spend)
     return _known(space, COUNTED, layout, known.runs, result, known)
 
 
-def _enumerated(space: Space, layout: Layout, runs: tuple[Store, ...], before: Known | None = None) -> Known:
+def _enumerated(space: Space, table: Table, runs: tuple[Store, ...], before: Known | None = None) -> Known:
     """The dependencies that all patterns leave."""
-    clock, most = Clock(space.limits), most_terms(layout, space.limits, before.bound if before else None)
+    clock, layout = Clock(space.limits, table.workers), table.layout
+    most = most_terms(layout, space.limits, before.bound if before else None)
     store = added_up(runs)
     if space.max_error:
         spend = clock.spend()
@@ -263,7 +263,7 @@ def _grouped(space: Space, table: Table) -> Known:
 
 def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
     """Terms are added step by step: what few of them leave is proven before more are tried."""
-    clock, whole, layout = Clock(space.limits), Prover(table), table.layout
+    clock, whole, layout = Clock(space.limits, table.workers), Prover(table), table.layout
     known: Known | None = None
     for most in steps(layout, space.limits):
         settled = settle(whole, shown, enumerator(layout, space.classes, most, clock.spend))
@@ -289,7 +289,7 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -
     present = table.taken(places) if len(places) < table.rows else table
     whole, fresh = Prover(present), prover_of(present, new)
     most = most_terms(table.layout, space.limits, known.bound)
-    enumerate_ = enumerator(table.layout, space.classes, most, Clock(space.limits).spend)
+    enumerate_ = enumerator(table.layout, space.classes, most, Clock(space.limits, table.workers).spend)
     before = known.sets if unharmed else None
     settled = settle(whole, shown, enumerate_, fresh=fresh, before=before, valid=known.boxes)
     added = shown_lines(ids, unknown(settled.known, shown))

@@ -10,6 +10,7 @@ from dc_engine.discovery.classes import Spend
 from dc_engine.discovery.enumerating import Enumerated
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Limits
+from dc_engine.discovery.spreading import Workers, nobody
 
 _STEPS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -19,12 +20,13 @@ class Clock:
     """What a search may still spend."""
 
     limits: Limits
+    workers: Workers = nobody
     started: float = field(default_factory=time.monotonic)
 
     def spend(self) -> Spend:
         """The sets that may be found (mirror images count too), and the seconds that are left."""
         left = self.limits.seconds - (time.monotonic() - self.started)
-        return Spend(2 * self.limits.max_dependencies + 2, max(left, 0.01))
+        return Spend(2 * self.limits.max_dependencies + 2, max(left, 0.01), self.workers)
 
 
 def terms_of(layout: Layout) -> int:

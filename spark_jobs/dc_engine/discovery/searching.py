@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dc_engine.discovery.bits import packed
+from dc_engine.discovery.spreading import Crew, Lines, Units, Workers, nobody
+from dc_engine.sizes import SIZES
 
 if TYPE_CHECKING:
     from dc_engine.kernels.packing import Whole
@@ -25,6 +27,8 @@ _FEW_POINTS = 3_000
 """With so few a search is done before a second thread would have helped."""
 _TRIAL = 50_000
 """A search of up to so many nodes is done before the points were packed for its parts."""
+_PAIR = 2e-9
+"""The seconds in which a pair of rows is looked at: work is measured in pairs."""
 _MANY = 64
 """Roots that a thread takes at a time."""
 
@@ -104,22 +108,89 @@ def tasks_of(whole: Whole, roots: np.ndarray, banned: np.ndarray | None = None) 
     return [Task(root, below) for root, below in zip(literals, packed(allowed), strict=True)]
 
 
-def searched(whole: Whole, task: Task, limits: Limits, threads: int | None = None) -> np.ndarray:
+def searched(
+    whole: Whole, task: Task, limits: Limits, threads: int | None = None, workers: Workers = nobody
+) -> np.ndarray:
     """All sets below one root, as rows of words; some of them when it was stopped."""
-    if len(whole.points) <= _FEW_POINTS or (workers := _workers(threads)) == 1:
+    if len(whole.points) <= _FEW_POINTS or (_threads(threads) == 1 and workers is nobody):
         return _joined(whole, _one(whole, task, limits))
     trial = Limits(limits.most, min(_TRIAL, limits.max_nodes - limits.nodes), limits.deadline)
     found = _one(whole, task, trial)
     if not limits.took(trial.sets if trial.stopped != "nodes" else 0, trial.nodes) or not trial.stopped:
         return _joined(whole, found)
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(_threads(threads)) as pool:
         found, above = _split(whole, task)
         steps = list(pool.map(lambda one: _split(whole, one), above))
         tasks = [one for _, below in steps for one in below]
         found += [one for some, _ in steps for one in some]
         limits.took(sum(map(len, found)), 1 + len(above))
-        parts = list(pool.map(lambda one: _one(whole, one, limits), tasks))
+        parts = _below(whole, tasks, limits, pool, workers)
     return _joined(whole, [*found, *(one for part in parts for one in part)])
+
+
+def _below(
+    whole: Whole, tasks: Sequence[Task], limits: Limits, pool: ThreadPoolExecutor, workers: Workers
+) -> list[list[np.ndarray]]:
+    """The sets below each of many roots. Threads search for a while; what is not begun then is for workers, if much."""
+    started = time.monotonic()
+
+    def begun(task: Task) -> list[np.ndarray] | None:
+        late = time.monotonic() - started >= SIZES.searched_seconds
+        return None if late and workers is not nobody else _one(whole, task, limits)
+
+    def finished(task: Task) -> list[np.ndarray]:
+        return _one(whole, task, limits)
+
+    parts = list(pool.map(begun, tasks))
+    rest = [task for task, part in zip(tasks, parts, strict=True) if part is None]
+    each = (time.monotonic() - started) * _threads(None) / max(len(tasks) - len(rest), 1)
+    crew = workers(len(rest) * each / _PAIR, _nbytes(whole)) if rest and not limits.stopped else None
+    done = iter(_elsewhere(whole, rest, limits, crew)) if crew else pool.map(finished, rest)
+    return [next(done) if part is None else part for part in parts]
+
+
+def _nbytes(whole: Whole) -> int:
+    return sum(one.nbytes for one in whole if isinstance(one, np.ndarray))
+
+
+def _elsewhere(whole: Whole, tasks: Sequence[Task], limits: Limits, crew: Crew) -> list[list[np.ndarray]]:
+    """The same, searched for by others. Neighbours take about as long as each other, and go to different units."""
+    left = None if limits.deadline is None else limits.deadline - time.monotonic()
+    ends = None if left is None else time.time() + left
+    search = _Roots(whole, limits.most - limits.sets, limits.max_nodes - limits.nodes, ends)
+    number = max(1, min(crew.units, len(tasks)))
+    units = [tuple((place, tasks[place]) for place in range(first, len(tasks), number)) for first in range(number)]
+    parts: list[list[np.ndarray]] = [[] for _ in tasks]
+    for lines in crew.run(f"rules below {len(tasks):,} beginnings are searched for", Units(search, tuple(units))):
+        for place in np.unique(lines.one).tolist():
+            parts[place].append(lines.patterns[lines.one == place])
+        limits.took(len(lines.patterns), lines.pairs)
+        limits.stopped = limits.stopped or lines.stopped
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Roots:
+    """A problem as workers get it, with what each of them may spend; a unit has some roots, with their numbers."""
+
+    whole: Whole
+    most: int
+    max_nodes: int
+    ends: float | None
+    """When to stop, by the clock on the wall: other machines have it too."""
+
+    @property
+    def nbytes(self) -> int:
+        """See ``Search``."""
+        return _nbytes(self.whole)
+
+    def look(self, unit: Sequence[tuple[int, Task]]) -> Lines:
+        """See ``Search``: the sets, each with the number of its root."""
+        deadline = None if self.ends is None else time.monotonic() + self.ends - time.time()
+        limits = Limits(self.most, self.max_nodes, deadline)
+        parts = [_joined(self.whole, _one(self.whole, task, limits)) for _, task in unit]
+        numbers = np.repeat([number for number, _ in unit], [len(part) for part in parts]).astype(np.int64)
+        return Lines(_joined(self.whole, parts), numbers, np.zeros_like(numbers), limits.nodes, limits.stopped)
 
 
 def searched_all(
@@ -127,13 +198,12 @@ def searched_all(
 ) -> np.ndarray:
     """All sets below many roots, some of them twice; not all when it was stopped. A thread takes a batch at a time."""
     batches = [tasks[first : first + batch] for first in range(0, len(tasks), batch)]
-    workers = min(_workers(threads), len(batches) or 1)
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(min(_threads(threads), len(batches) or 1)) as pool:
         parts = list(pool.map(lambda some: _many(whole, some, limits), batches))
     return _joined(whole, [one for part in parts for one in part])
 
 
-def _workers(threads: int | None) -> int:
+def _threads(threads: int | None) -> int:
     return threads or min(os.cpu_count() or 1, 8)
 
 

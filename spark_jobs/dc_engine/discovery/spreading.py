@@ -22,12 +22,15 @@ _CODEC = "zstd"
 
 
 class Lines(NamedTuple):
-    """Patterns with two numbers each, and how many pairs of rows were looked at for them."""
+    """Patterns (or other rows of words) with two numbers each, and what a unit looked at for them."""
 
     patterns: np.ndarray
     one: np.ndarray
     two: np.ndarray
     pairs: int = 0
+    """How many pairs of rows, or nodes of a search."""
+    stopped: str = ""
+    """The limit that the unit reached, if it did."""
 
 
 class Search(Protocol):
@@ -125,11 +128,11 @@ def _document(unit: int, lines: Lines) -> Met:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=_CODEC)) as stream:
         stream.write_batch(batch)
-    return Met(unit, lines.pairs, b64encode(sink.getvalue()).decode())
+    return Met(unit, lines.pairs, lines.stopped, b64encode(sink.getvalue()).decode())
 
 
 def lines_of(met: Met) -> Lines:
     """The inverse."""
     table = pa.ipc.open_stream(b64decode(met.lines)).read_all()
     *words, one, two = (column.to_numpy() for column in table.columns)
-    return Lines(np.stack(words, axis=1), one, two, met.pairs)
+    return Lines(np.stack(words, axis=1), one, two, met.pairs, met.stopped)
