@@ -17,7 +17,7 @@ from dc_engine.detection.encode import with_hash
 from dc_engine.detection.order import order_numbers
 from dc_engine.detection.plan import Group, make_plan
 from dc_engine.detection.runs import HASH
-from dc_engine.detection.screen import Screen, can_screen
+from dc_engine.detection.screen import Questions, Screen, can_screen
 from tests.detection.oracle import compare, predicate_holds
 from tests.detection.strategies import KINDS, Kind
 
@@ -73,10 +73,9 @@ def seen(kinds: dict[str, Kind], rule: Constraint, old: Rows, new: Rows, *, stor
             0, order_numbers(whole(entries.column(group.indexes[0].then_by[0])), group.indexes[0].then_by[1])[0]
         )
     entries = entries.take(pa.array(np.lexsort(order)))
-    wanted = np.unique(whole(rows.column(HASH)).to_numpy()) if group.indexes[0].key else None
-    screen = Screen(rows, bodies, group.classes, wanted)
+    screen = Screen(rows, Questions.of(bodies, group.classes, in_blocks=bool(group.indexes[0].key)))
     for part in np.array_split(np.arange(entries.num_rows), parts):
-        screen.look_at(entries.take(pa.array(part)))
+        screen.look_at(screen.questions.made(entries.take(pa.array(part))))
     return screen.may_violate
 
 

@@ -15,7 +15,7 @@ from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import Group, IndexPlan
 from dc_engine.detection.rows import ROW_ID, is_in
 from dc_engine.detection.runs import HASH, ROWS, Bounds, Found, Runs
-from dc_engine.detection.screen import Screen, can_screen
+from dc_engine.detection.screen import Questions, Screen, can_screen
 from dc_engine.detection.work import Work
 from dc_engine.sizes import SIZES
 
@@ -81,7 +81,7 @@ def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.T
     hashes = whole(lines.rows.column(HASH)).to_numpy()
     bodies = _bodies(work, group, index)
     if runs.entries >= SIZES.screened_entries and can_screen(bodies, group.classes):
-        screen = Screen(rows, bodies, group.classes, wanted)
+        screen = Screen(rows, Questions.of(bodies, group.classes, in_blocks=wanted is not None))
         wanted, within = _left(screen, rows, hashes[lines.weights > 0], runs, wanted, within)
     found = runs.find(group.columns, wanted, within)
     if wanted is not None:
@@ -124,8 +124,8 @@ def _left(
     within: Bounds | None,
 ) -> tuple[np.ndarray | None, Bounds | None]:
     """What is left to look up after the screen; ``added`` are the hashes of rows that no run has yet."""
-    for entries in runs.look_at(screen.columns, wanted, within):
-        screen.look_at(entries)
+    for stairs in runs.look_at(screen.questions, wanted, within):
+        screen.look_at(stairs)
         if screen.may_violate.all():
             break
     if wanted is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,29 @@ from dc_engine.state.storage import Storage
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
 Bounds = tuple[int, int]
 """The smallest and the largest of some hashes."""
+
+
+class HasSize(Protocol):
+    """Something that takes memory."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+Made = TypeVar("Made", bound=HasSize, covariant=True)
+
+
+class Look(Protocol[Made]):
+    """A way to look at entries. Equal ones make the same of the same entries."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that it needs, beside the hashes."""
+
+    def made(self, entries: pa.Table) -> Sequence[Made]:
+        """What it makes of some entries."""
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -74,15 +98,25 @@ class Runs:
         """How many entries there are in all."""
         return sum(file.rows for file in self._files)
 
-    def look_at(self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None) -> Iterator[pa.Table]:
-        """All entries, with their hashes and some columns, of the row groups that can have a wanted hash."""
+    def look_at(self, look: Look[Made], wanted: np.ndarray | None, within: Bounds | None) -> Iterator[Sequence[Made]]:
+        """What a look makes of the entries in row groups that can have a wanted hash, some at a time."""
         size = 0
         for _, reader, candidates in self._candidates(wanted, within):
             for groups in reader.portions(candidates):
-                yield reader.read(groups, [HASH, *columns])
+                yield self._made(reader, groups, look, wanted)
             size += reader.size
             if size > SIZES.portion:  # what is kept need not be fetched again by ``find``
                 reader.forget()
+
+    @staticmethod
+    def _made(reader: Reader, groups: np.ndarray, look: Look[Made], wanted: np.ndarray | None) -> Sequence[Made]:
+        """It stays in memory if it is made of consecutive row groups, as for a load that has rows in most blocks."""
+        columns = [HASH, *look.columns]
+        if reader.keeps and groups[-1] - groups[0] < len(groups):
+            return reader.made(groups, columns, look, look.made, lambda made: sum(one.nbytes for one in made))
+        entries = reader.read(groups, columns)
+        places = None if wanted is None else rows_of(whole(entries.column(HASH)).to_numpy(), wanted)[1]
+        return look.made(entries if places is None or len(places) == entries.num_rows else take(entries, places))
 
     def find(self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None) -> Found:
         """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""

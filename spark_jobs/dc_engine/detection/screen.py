@@ -2,7 +2,8 @@
 
 A violation of a body needs each of its inequalities. With the entries of a block ordered by the first one, those that
 satisfy it for a row come before a place in that order, and the smallest value among them decides the second one. Rows
-for which no entry satisfies both are clear, and nothing has to be coded, sorted or counted for their sake.
+for which no entry satisfies both are clear, and nothing has to be coded, sorted or counted for their sake. What is made
+of the entries for this depends on no row, so a session that keeps it answers the next load with a few look-ups.
 
 The screen may let a row through for nothing, for instance because it looks at the first bytes of a text only. It never
 clears a row that violates.
@@ -10,7 +11,7 @@ clears a row that violates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from dc_engine.detection.codes import whole
 from dc_engine.detection.comparable import Family
 from dc_engine.detection.order import order_numbers
 from dc_engine.detection.plan import OrderClass
-from dc_engine.detection.runs import HASH, rows_of
+from dc_engine.detection.runs import HASH
 
 _MOST_TESTS = 2
 
@@ -36,18 +37,6 @@ def can_screen(bodies: Sequence[BodyPlan], classes: Sequence[OrderClass]) -> boo
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
-    """``entry < query`` (or, if not strict, ``<=``) between numbers; those of the entries may be turned round."""
-
-    query: np.ndarray
-    entry: np.ndarray
-    strict: bool
-
-    def at(self, queries: np.ndarray | slice, entries: np.ndarray | slice) -> _Test:
-        return _Test(self.query[queries], self.entry[entries], self.strict)
-
-
-@dataclass(frozen=True, slots=True)
 class _Numbers:
     """A column as whole numbers in the order of its values."""
 
@@ -57,110 +46,162 @@ class _Numbers:
     present: np.ndarray | None
     """Which values are not NULL; ``None`` if all are."""
 
-    def at(self, places: np.ndarray | slice) -> _Numbers:
-        """Some of them."""
-        return _Numbers(self.values[places], self.exact, None if self.present is None else self.present[places])
+    @staticmethod
+    def of(table: pa.Table, name: str, family: str) -> _Numbers:
+        column = table.column(name)
+        values, exact = order_numbers(whole(column), family)
+        return _Numbers(values, exact, column.is_valid().to_numpy() if column.null_count else None)
+
+    def turned(self, op: Op) -> np.ndarray:
+        """The numbers such that the comparison ``query op entry`` is ``entry < query`` (or ``<=``) between them."""
+        return self.values if op in (Op.GT, Op.GE) else ~self.values
 
 
-class Screen:
-    """Changed rows before the entries of an index; ``may_violate`` says which of those that it has seen concern them.
+@dataclass(frozen=True, slots=True)
+class Stairs:
+    """Entries before one body: in each block in the order of the first test, with the least of the second so far."""
 
-    ``bodies`` are turned so that a changed row is t. ``wanted`` are the sorted hashes of the blocks, or ``None`` if all
-    rows are in one block.
-    """
+    hashes: np.ndarray | None
+    """Their blocks, in ascending order; ``None`` if all are in one."""
+    backwards: bool
+    """Whether the following are in the opposite order."""
+    first: np.ndarray
+    least: np.ndarray | None
+    low: int
+    """What was subtracted from the numbers of the second test, and how many of the lowest bits then were dropped."""
+    dropped: int
+    exact: tuple[bool, ...]
+    """For each test, whether different values of the entries have different numbers."""
 
-    def __init__(
-        self, rows: pa.Table, bodies: Sequence[BodyPlan], classes: Sequence[OrderClass], wanted: np.ndarray | None
-    ) -> None:
-        self._rows, self._wanted = rows, wanted
-        self._bodies = [body.inequalities[:_MOST_TESTS] for body in bodies]
-        self._families = {column: one.family for one in classes for column in one.columns}
-        self._own = {one.left: self._numbers(rows, one.left) for tests in self._bodies for one in tests}
-        hashes = whole(rows.column(HASH)).to_numpy()
-        self._block = np.zeros(len(hashes), np.int64) if wanted is None else np.searchsorted(wanted, hashes)
-        self.may_violate = np.zeros(rows.num_rows, bool)
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return sum(one.nbytes for one in (self.hashes, self.first, self.least) if one is not None)
+
+    def block_of(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the blocks of these hashes begin and end."""
+        size = len(self.first)
+        if self.hashes is None:
+            return np.zeros(len(hashes), np.int64), np.full(len(hashes), size)
+        start, end = self.hashes.searchsorted(hashes), self.hashes.searchsorted(hashes, side="right")
+        return (size - end, size - start) if self.backwards else (start, end)
+
+    def are_met(self, start: np.ndarray, end: np.ndarray, tests: Sequence[tuple[np.ndarray, bool]]) -> np.ndarray:
+        """Which queries satisfy all tests (numbers, and whether strictly) with some entry of their blocks."""
+        query, strict = tests[0]
+        reach = _reach(self.first, start, end, query, strict=strict and self.exact[0])
+        met = reach > start
+        for query, strict in tests[1:]:
+            assert self.least is not None
+            least = self.least[np.maximum(reach, 1) - 1]
+            above = (query.view(np.uint64) - np.uint64(self.low % 2**64)) >> np.uint64(self.dropped)
+            known = np.where(query < self.low, -1, np.minimum(above, np.uint64(2**62)).view(np.int64))
+            met &= least < known if strict and self.exact[1] and not self.dropped else least <= known
+        return met
+
+
+def _reach(values: np.ndarray, start: np.ndarray, end: np.ndarray, query: np.ndarray, *, strict: bool) -> np.ndarray:
+    """In ranges of numbers that grow, how far those below each query (or equal to it, if not strict) reach."""
+    side = np.less if strict else np.less_equal
+    while (start < end).any():
+        middle = (start + end) >> 1
+        below = side(values[np.minimum(middle, len(values) - 1)], query) & (start < end)
+        start, end = np.where(below, middle + 1, start), np.where(below, end, middle)
+    return start
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a screen asks of entries: the first inequalities of each body, and the families of their columns."""
+
+    bodies: tuple[tuple[Comparison, ...], ...]
+    families: tuple[tuple[str, str], ...]
+    in_blocks: bool
+    """Whether only rows with the same hash are compared."""
+
+    @staticmethod
+    def of(bodies: Sequence[BodyPlan], classes: Sequence[OrderClass], *, in_blocks: bool) -> Questions:
+        """Those of some bodies, turned so that a changed row is t."""
+        tests = tuple(tuple(body.inequalities[:_MOST_TESTS]) for body in bodies)
+        named = {name for own in tests for one in own for name in (one.left, one.right)}
+        families = {column: one.family for one in classes for column in one.columns}
+        return Questions(tests, tuple((name, families[name]) for name in sorted(named)), in_blocks)
 
     @property
     def columns(self) -> list[str]:
         """The columns of entries that it looks at."""
-        return sorted({one.right for tests in self._bodies for one in tests})
+        return sorted({one.right for tests in self.bodies for one in tests})
 
-    def look_at(self, entries: pa.Table) -> None:
-        """See some entries, ordered by their hashes."""
-        block, places = self._blocks_of(entries)
-        if not len(block):
-            return
-        numbers = {name: self._numbers(entries, name).at(places) for name in self.columns}
-        for tests in self._bodies:
-            self._apply(tests, block, numbers)
+    def numbers(self, table: pa.Table, names: Iterable[str]) -> dict[str, _Numbers]:
+        """Some columns as numbers."""
+        families = dict(self.families)
+        return {name: _Numbers.of(table, name, families[name]) for name in names}
 
-    def _blocks_of(self, entries: pa.Table) -> tuple[np.ndarray, np.ndarray | slice]:
-        """The blocks of the entries that lie in one, and the places of these entries."""
-        if self._wanted is None:
-            return np.zeros(entries.num_rows, np.int64), slice(None)
-        block, places = rows_of(whole(entries.column(HASH)).to_numpy(), self._wanted)
-        return block, slice(None) if len(places) == entries.num_rows else places
-
-    def _numbers(self, table: pa.Table, name: str) -> _Numbers:
-        column = table.column(name)
-        values, exact = order_numbers(whole(column), self._families[name])
-        return _Numbers(values, exact, column.is_valid().to_numpy() if column.null_count else None)
-
-    def _apply(self, tests: Sequence[Comparison], block: np.ndarray, numbers: Mapping[str, _Numbers]) -> None:
-        """Let those rows through that satisfy the inequalities of one body with some entry."""
-        asking = _present(~self.may_violate, [self._own[one.left] for one in tests])
-        answering = _present(np.ones(len(block), bool), [numbers[one.right] for one in tests])
-        own_block, block = self._block[asking], block[answering]
-        if not len(own_block) or not len(block):
-            return
-        pairs = [_test(one, self._own[one.left], numbers[one.right]).at(asking, answering) for one in tests]
-        if tests[0].op in (Op.LT, Op.LE):  # its numbers are turned round: so is the order of the entries
-            last = max(int(own_block.max()), int(block[-1]))
-            own_block, block = last - own_block, last - block[::-1]
-            pairs = [one.at(slice(None), slice(None, None, -1)) for one in pairs]
-        self.may_violate[asking] = _are_met(own_block, block, pairs)
+    def made(self, entries: pa.Table) -> list[Stairs]:
+        """Some entries, ordered by their hashes, before each body."""
+        hashes = whole(entries.column(HASH)).to_numpy() if self.in_blocks else None
+        numbers = self.numbers(entries, self.columns)
+        return [_stairs(tests, hashes, [numbers[one.right] for one in tests]) for tests in self.bodies]
 
 
-def _present(among: np.ndarray, columns: Sequence[_Numbers]) -> np.ndarray | slice:
-    """Where all columns have values, among some places."""
-    for one in columns:
-        among = among if one.present is None else among & one.present
-    return slice(None) if among.all() else np.flatnonzero(among)
+def _stairs(tests: Sequence[Comparison], hashes: np.ndarray | None, numbers: Sequence[_Numbers]) -> Stairs:
+    """Entries before one body. They are stored by the first test: only for other bodies have they to be sorted."""
+    there = _present(numbers)
+    places = slice(None) if there is None else np.flatnonzero(there)
+    hashes = None if hashes is None else hashes[places]
+    backwards = tests[0].op in (Op.LT, Op.LE)  # its numbers are turned round: so is the order of the entries
+    step = slice(None, None, -1 if backwards else 1)
+    first, *others = (one.turned(test.op)[places][step] for one, test in zip(numbers, tests, strict=True))
+    block = np.zeros(len(first), np.int64)
+    if hashes is not None:
+        np.cumsum(hashes[step][1:] != hashes[step][:-1], out=block[1:])
+    if not ((first[1:] >= first[:-1]) | (block[1:] > block[:-1])).all():
+        order = np.lexsort((first, block))
+        first, others = first[order], [one[order] for one in others]
+    least, low, dropped = _least(block, others[0]) if others else (None, 0, 0)
+    return Stairs(hashes, backwards, first, least, low, dropped, tuple(one.exact for one in numbers))
 
 
-def _test(comparison: Comparison, query: _Numbers, entry: _Numbers) -> _Test:
-    strict = comparison.op in (Op.LT, Op.GT) and query.exact and entry.exact
-    if comparison.op in (Op.GT, Op.GE):
-        return _Test(query.values, entry.values, strict)
-    return _Test(~query.values, ~entry.values, strict)
-
-
-def _are_met(block: np.ndarray, entry_block: np.ndarray, tests: Sequence[_Test]) -> np.ndarray:
-    """Which queries satisfy all (one or two) tests with some entry of their block; entries are ordered by block."""
-    blocks = max(int(block.max()), int(entry_block[-1])) + 1
-    first = _in_blocks(block, entry_block, blocks, tests[0])
-    order = None if (first.entry[1:] >= first.entry[:-1]).all() else np.argsort(first.entry, kind="stable")
-    placed = first.entry if order is None else first.entry[order]
-    start = np.searchsorted(entry_block, block)
-    end = np.searchsorted(placed, first.query, side="left" if first.strict else "right")
-    met = end > start
-    for one in tests[1:]:
-        # later blocks have smaller numbers here, so that the smallest so far is always one of the same block
-        second = _in_blocks(blocks - 1 - block, blocks - 1 - entry_block, blocks, one)
-        least = np.minimum.accumulate(second.entry if order is None else second.entry[order])[np.maximum(end, 1) - 1]
-        met &= least < second.query if second.strict else least <= second.query
-    return met
-
-
-def _in_blocks(block: np.ndarray, entry_block: np.ndarray, blocks: int, test: _Test) -> _Test:
-    """The test between numbers that are ordered by block first; where they do not fit, the lowest bits are dropped."""
-    low = min(int(test.query.min()), int(test.entry.min()))
-    span = max(int(test.query.max()), int(test.entry.max())) - low
+def _least(block: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """The least number so far in each block, above the least of all; if they do not fit, without some lowest bits."""
+    if not len(values):
+        return values, 0, 0
+    low = int(values.min())
+    span, blocks = int(values.max()) - low, int(block[-1]) + 1
     dropped = max(0, ((span + 1) * blocks).bit_length() - 62)
-    width = (span >> dropped) + 1
-    offset, shift = np.uint64(low % 2**64), np.uint64(dropped)
-    query, entry = (
-        own * width + ((values.view(np.uint64) - offset) >> shift).view(np.int64)
-        for own, values in ((block, test.query), (entry_block, test.entry))
-    )
-    return _Test(query, entry, test.strict and not dropped)
+    above = ((values.view(np.uint64) - np.uint64(low % 2**64)) >> np.uint64(dropped)).view(np.int64)
+    # later blocks have smaller numbers here, so that the least so far is always one of the same block
+    base = (blocks - 1 - block) * ((span >> dropped) + 1)
+    return np.minimum.accumulate(above + base) - base, low, dropped
+
+
+def _present(columns: Sequence[_Numbers]) -> np.ndarray | None:
+    """Where all columns have values; ``None`` if everywhere."""
+    present = [one.present for one in columns if one.present is not None]
+    return np.logical_and.reduce(present) if present else None
+
+
+class Screen:
+    """Changed rows before the entries of an index; ``may_violate`` says which of those it has seen concern them."""
+
+    def __init__(self, rows: pa.Table, questions: Questions) -> None:
+        self.questions = questions
+        self._numbers = questions.numbers(rows, {one.left for own in questions.bodies for one in own})
+        self._hashes = whole(rows.column(HASH)).to_numpy()
+        self.may_violate = np.zeros(rows.num_rows, bool)
+
+    def look_at(self, stairs: Sequence[Stairs]) -> None:
+        """Let those rows through that satisfy the inequalities of some body with some entry."""
+        for tests, one in zip(self.questions.bodies, stairs, strict=True):
+            own = [self._numbers[test.left] for test in tests]
+            there = _present(own)
+            asking = np.flatnonzero(~self.may_violate if there is None else ~self.may_violate & there)
+            start, end = one.block_of(self._hashes[asking])
+            near = end > start
+            if near.any():
+                asking = asking[near]
+                queries = [
+                    (numbers.turned(test.op)[asking], test.op in (Op.LT, Op.GT) and numbers.exact)
+                    for numbers, test in zip(own, tests, strict=True)
+                ]
+                self.may_violate[asking] = one.are_met(start[near], end[near], queries)

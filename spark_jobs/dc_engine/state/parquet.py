@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -221,6 +221,11 @@ class Reader:
         return self._footer.bounds
 
     @property
+    def keeps(self) -> bool:
+        """Whether what is read stays in memory."""
+        return self._stamp is not None
+
+    @property
     def group_starts(self) -> np.ndarray:
         """The number of the first row of each row group, and of the end."""
         return self._footer.group_starts
@@ -259,6 +264,21 @@ class Reader:
             return read if known is None else known.with_more(read)
 
         return self._recalled(tuple(columns), held, lambda one: one.table.nbytes).at(wanted)
+
+    def made(
+        self,
+        groups: np.ndarray,
+        columns: Sequence[str],
+        key: Hashable,
+        make: Callable[[pa.Table], Content],
+        size: Callable[[Content], int],
+    ) -> Content:
+        """What is made of some columns of consecutive row groups; with ``keep`` it stays in memory in place of them."""
+
+        def read(known: Content | None) -> Content:
+            return make(self._read(groups.tolist(), columns, threads=False)) if known is None else known
+
+        return self._recalled((key, int(groups[0]), int(groups[-1])), read, size)
 
     def _read(self, groups: Sequence[int], columns: Sequence[str], threads: bool) -> pa.Table:
         self._fetch(groups)
