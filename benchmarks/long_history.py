@@ -1,15 +1,17 @@
 """A history of many thousand loads, in this process: what a gate, its memory and its files cost at its end.
 
 ``python -m benchmarks.long_history --loads 20000`` takes about half an hour. The gate after the first hundred loads and
-the one after all of them are timed in turn, on a copy of the state as it was then.
+the one after all of them are timed in turn, on a copy of the state as it was then; memory is that of a process of its
+own which applies one load.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import resource
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -85,29 +87,37 @@ class History:
         return time.perf_counter() - started
 
 
-def memory() -> float:
-    """The memory of this process in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+def peak(folder: Path, seed: int, number: int) -> float:
+    """The most memory, in MiB, that a process takes which applies one load, as a task's does."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.long_history",
+        "--seed",
+        str(seed),
+        "--apply",
+        str(number),
+        str(folder),
+    ]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def long_history(folder: Path, seed: int, loads: int) -> list[Line]:
     """All of it."""
     history = History(folder / "state", seed)
-    early, young = folder / "early", 0.0
+    early = folder / "early"
     for number in range(loads):
         history.apply(number)
         if number + 1 == FEW:
             shutil.copytree(history.folder, early)
-            young = memory()
         if (number + 1) % 1_000 == 0:
-            say(f"{number + 1:,} loads, {memory():.0f} MiB")
-    old = memory()
+            say(f"{number + 1:,} loads")
     after_few, after_all = [], []
     for turn in range(11):
         after_few.append(history.apply(10 * (loads + turn), early))
         after_all.append(history.apply(10 * (loads + turn)))
     few, many = statistics.median(after_few), statistics.median(after_all)
+    young, old = (peak(one, seed, 10 * (loads + 20)) for one in (early, history.folder))
     storage = Storage(str(history.folder))
     snapshot = storage.size(snapshot_path(newest_number(storage) or 0)) or 0
     size = sum(one.size for one in storage.files()) / loads
@@ -150,7 +160,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--loads", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--apply", nargs=2, metavar=("NUMBER", "FOLDER"), help="one load on a state, in this process")
     options = parser.parse_args()
+    if options.apply:
+        number, state = options.apply
+        History(Path(state), options.seed).apply(int(number))
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         for line in long_history(Path(folder), options.seed, options.loads):
             print(line)
