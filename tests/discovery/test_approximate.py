@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,7 @@ from dc_engine.discovery.approximate import (
     approximate_uniques,
 )
 from dc_engine.discovery.classes import raw_dcs
+from dc_engine.discovery.enumerating import approximately
 from dc_engine.discovery.patterns import Layout
 from tests.discovery import oracle
 from tests.discovery.test_classes import agree, minimal, own_terms, plain_tables, subsets
@@ -99,3 +101,18 @@ def test_a_search_that_is_stopped_says_so():
     assert everything.complete
     assert (some.complete, some.stopped, len(some.sets)) == (False, "sets", 3)
     assert set(some.sets) < set(everything.sets)
+
+
+def test_all_columns_together_have_the_time_that_is_given():
+    chance = np.random.default_rng(4)
+    names = [f"c{place}" for place in range(24)]
+    rows = [
+        {name: int(value) for name, value in zip(names, line, strict=True)} for line in chance.integers(0, 4, (80, 24))
+    ]
+    layout = own_terms(rows)
+    patterns, pairs = counted(layout, rows)
+    approximate_uniques(layout, patterns[:9], pairs[:9], Bounds(0.01))  # so that all is compiled
+    started = time.monotonic()
+    found = approximately(layout, ("unique", "fd"), patterns, pairs, Bounds(0.01, end=started + 1))
+    assert found.stopped == "seconds"
+    assert time.monotonic() - started < 12  # each of 25 searches alone would take longer than the second

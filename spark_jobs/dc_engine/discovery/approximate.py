@@ -8,7 +8,6 @@ taken away or made weaker, would let too many pairs through.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -45,12 +44,13 @@ class Approximate:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is looked for, and how long: errors up to ``max_error``, so many terms or columns, sets and seconds."""
+    """What is looked for: errors up to ``max_error``, so many terms or columns, so many sets, until a time."""
 
     max_error: Error
     max_terms: int | None = None
     most: int = 1_000_000
-    seconds: float | None = None
+    end: float | None = None
+    """By the clock that ``time.monotonic`` reads."""
 
 
 def allowed_pairs(max_error: Error, pairs: int) -> int:
@@ -99,8 +99,7 @@ def _found(one: Problem, mirror: Problem, pairs: np.ndarray, bounds: Bounds, tot
     items = _items(one, mirror, pairs, bounds.max_terms, bound)
     if not width or not items.max_terms:
         return Approximate(pairs=total)
-    end = None if bounds.seconds is None else time.monotonic() + bounds.seconds
-    limits, walk = Limits(bounds.most, _NO_LIMIT, end), start(items)
+    limits, walk = Limits(bounds.most, _NO_LIMIT, bounds.end), start(items)
     found, errors = np.zeros((_ROOM, items.points.shape[2]), np.uint64), np.zeros(_ROOM, np.int64)
     sets: list[frozenset[int]] = []
     violations: list[int] = []

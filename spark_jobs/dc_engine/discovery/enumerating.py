@@ -82,7 +82,7 @@ def approximately(
             stopped = stopped or whole.stopped
             continue
         most = bounds.max_terms if name == "unique" or bounds.max_terms is None else bounds.max_terms - 1
-        asked = Bounds(bounds.max_error, most, bounds.most, bounds.seconds)
+        asked = Bounds(bounds.max_error, most, bounds.most, bounds.end)
         found: dict[str | None, Approximate] = {}
         if name == "unique":
             found[None] = approximate_uniques(layout, patterns, pairs, asked)

@@ -238,7 +238,7 @@ def _enumerated(space: Space, table: Table, runs: tuple[Store, ...], before: Kno
     store = added_up(runs)
     if space.max_error:
         spend = clock.spend()
-        bounds = Bounds(space.max_error, most, spend.most, spend.seconds)
+        bounds = Bounds(space.max_error, most, spend.most, clock.started + space.limits.seconds)
         result = approximately(layout, space.classes, store.patterns, store.pairs, bounds)
     else:
         result = enumerator(layout, space.classes, most, clock.spend)(store.patterns)
