@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery import bits, store
-from dc_engine.discovery.bits import grouped
+from dc_engine.discovery.bits import grouped, packed, packed_columns, unpacked
 from dc_engine.discovery.boxes import containing, in_any, violated
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.files import small_runs
@@ -106,6 +106,14 @@ def test_which_boxes_have_a_pattern_and_which_patterns_have_a_box(history, data)
     inside = [containing(layout, box, patterns) for box in boxes]
     assert violated(layout, boxes, patterns).tolist() == [bool(one.any()) for one in inside]
     assert in_any(layout, boxes, patterns).tolist() == [any(one[place] for one in inside) for place in range(len(t))]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 4_096, 4_097, 9_000])
+@pytest.mark.parametrize("width", [0, 1, 64, 130])
+def test_truth_values_are_packed_by_rows_and_by_columns(rows, width):
+    values = np.random.default_rng(rows).random((rows, width)) < 0.5
+    assert (unpacked(packed(values), width) == values).all()
+    assert (packed_columns(values) == packed(values.T)).all()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,30 @@ from itertools import pairwise
 
 import numpy as np
 
+_AT_ONCE = 4_096
+"""Rows that stay in the cache while they become columns; a multiple of 8."""
+
 
 def packed(bits: np.ndarray) -> np.ndarray:
     """Rows of truth values as rows of words, the first value in the lowest bit; at least one word a row."""
+    return _words(np.packbits(bits, axis=1, bitorder="little"))
+
+
+def packed_columns(bits: np.ndarray) -> np.ndarray:
+    """The same of the columns of truth values."""
     rows, width = bits.shape
-    padded = np.zeros((rows, -(-max(width, 1) // 64) * 64), bool)
-    padded[:, :width] = bits
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+    octets = np.zeros((width, -(-rows // 8)), np.uint8)
+    for start in range(0, rows, _AT_ONCE):
+        turned = np.ascontiguousarray(bits[start : start + _AT_ONCE].T)
+        octets[:, start // 8 : (start + _AT_ONCE) // 8] = np.packbits(turned, axis=1, bitorder="little")
+    return _words(octets)
+
+
+def _words(octets: np.ndarray) -> np.ndarray:
+    rows, width = octets.shape
+    padded = np.zeros((rows, -(-max(width, 1) // 8) * 8), np.uint8)
+    padded[:, :width] = octets
+    return padded.view(np.uint64)
 
 
 def unpacked(words: np.ndarray, width: int) -> np.ndarray:

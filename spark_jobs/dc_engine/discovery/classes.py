@@ -36,6 +36,8 @@ class Spend:
 
 NO_LIMIT = Spend()
 DIFFERENT = Outcome.LESS | Outcome.GREATER
+_AT_ONCE = 16_384
+"""So many patterns stay in the cache while all terms are looked at."""
 _TABLED = 17
 """Of so many columns every set has a place in a table."""
 
@@ -90,10 +92,13 @@ def _found(names: Mapping[str, list[str]], sides: list[Hitting]) -> Found:
 def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The columns that are compared with themselves; where ``=`` does not hold between them, and where ``!=`` does."""
     places = [place for place, term in enumerate(layout.terms.terms) if term.own]
-    outcomes = [layout.outcomes(patterns, place) for place in places]
-    empty = np.zeros((len(patterns), 0), bool)
-    differs = np.stack([one != Outcome.EQUAL for one in outcomes], axis=1) if places else empty
-    unequal = np.stack([one & int(DIFFERENT) != 0 for one in outcomes], axis=1) if places else empty
+    differs, unequal = (np.zeros((len(patterns), len(places)), bool) for _ in range(2))
+    for start in range(0, len(patterns), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        for number, place in enumerate(places):
+            outcomes = layout.outcomes(patterns[some], place)
+            differs[some, number] = outcomes != Outcome.EQUAL
+            unequal[some, number] = outcomes & int(DIFFERENT) != 0
     return [layout.terms.terms[place].left for place in places], differs, unequal
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dc_engine.discovery.bits import packed
+from dc_engine.discovery.bits import packed, packed_columns
 from dc_engine.discovery.spreading import Crew, Lines, Units, Workers, nobody
 from dc_engine.sizes import SIZES
 
@@ -72,12 +72,13 @@ def whole_of(points: np.ndarray, vital: np.ndarray, term_of: np.ndarray, most_of
     """A problem as the search needs it, from rows of truth values."""
     from dc_engine.kernels.packing import Whole
 
-    vital = vital & points
+    rows, columns = packed(points), packed_columns(points)
+    same = vital is points
     return Whole(
-        packed(points),
-        packed(vital),
-        packed(points.T),
-        packed(vital.T),
+        rows,
+        rows if same else packed(vital) & rows,
+        columns,
+        columns if same else packed_columns(vital) & columns,
         term_of.astype(np.int64),
         most_of.astype(np.int64),
         packed(term_of[None, :] == np.arange(len(most_of))[:, None]),
