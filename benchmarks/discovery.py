@@ -8,11 +8,13 @@ it the lines have no ratio. Seconds are of the clock, the least of some runs, af
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,9 +23,17 @@ import pyarrow.csv as csv
 
 from benchmarks.lines import Line, say
 from dags_examples.tax_data import tax_table
+from dc_engine.constraints.files import load_constraints
+from dc_engine.detection.rows import LOAD_BITS, ROW_ID, write_rows
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
 from dc_engine.discovery.space import Asked, Limits, Space, space_of
+from dc_engine.history.change import Change
+from dc_engine.maintained.base import Ground, Kept
+from dc_engine.maintained.dependencies import Dependencies
+from dc_engine.state.files import DataFile
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
 
 SEED = 7
 TWELVE = (
@@ -70,6 +80,10 @@ class Table:
 
     def first(self) -> Coded:
         return self.codes.chosen(self.before)
+
+    def later(self) -> pa.Table:
+        """The rows that come later, as values."""
+        return self.all.slice(int(self.before.sum()))
 
     def grown(self, known: Known) -> Known:
         return changed(self.space, known, Turnover(self.codes, self.before, np.ones(len(self.before), bool)))
@@ -135,11 +149,43 @@ def _million(rows: int, seed: int) -> list[Line]:
     after, fell = timed(lambda: worse.grown(known))
     counts = ", ".join(f"{len(some):,} {name}" for name, some in known.sets.items())
     data = f"{rows:,} tax rows x {len(table.space.columns)} columns, up to 4 comparisons, seed {seed}"
+    more, broken = "1,000 rows more", "1,000 rows more, 10 of them broken"
+    with tempfile.TemporaryDirectory() as folder:
+        state = _State(Path(folder), table)
+        inside = [timed(lambda one=one: state.load(one.later()))[1] for one in (table, worse)]
+        _, outside = timed(lambda: state.load(table.later(), remembering=False))
+    fall = f"{_lost(known, after):,} fall"
     return [
         _line(f"all classes, {data}", counts, scratch, 45),
-        _line("all classes, 1,000 rows more", f"{_lost(known, same):,} fall", grown, 0.3),
-        _line("all classes, 1,000 rows more, 10 of them broken", f"{_lost(known, after):,} fall", fell, 1),
+        _line(f"all classes, {more}", f"{_lost(known, same):,} fall", grown, 0.3),
+        _line(f"all classes, {broken}", fall, fell, 1),
+        _line(f"what {more} add to a gate", "reading and writing too; a session that remembers", inside[0], 0.3),
+        _line(f"what {more} add to a gate", "the same in a process that remembers nothing", outside, 0.3),
+        _line(f"what {broken}, add to a gate", f"{fall}, all are ranked anew; a session that remembers", inside[1], 1),
     ]
+
+
+class _State:
+    """The first rows of a table in a state that keeps their dependencies, and what a load does to these."""
+
+    def __init__(self, folder: Path, table: Table) -> None:
+        rules = load_constraints({"version": 1, "table": "tax", "constraints": [{"name": "x", "fd": "zip -> city"}]})
+        self.storage, self.kept = Storage(str(folder)), Dependencies(table.space, WITNESSED, rules)
+        first = table.all.slice(0, int(table.before.sum()))
+        files = [self._file(first, 1)]
+        self.base = self.kept.caught_up(self._ground(), Snapshot(1, None, "tax", rows=first.num_rows, files=files))
+
+    def load(self, rows: pa.Table, *, remembering: bool = True) -> Kept:
+        change = Change(inserts=[self._file(rows, 2)])
+        return self.kept.changed(self._ground(remembering=remembering), self.base, change, owner=2)
+
+    def _ground(self, *, remembering: bool = True) -> Ground:
+        engine: Any = SimpleNamespace(searching=lambda *_: None)  # all is done here
+        return Ground(engine, self.storage if remembering else pickle.loads(pickle.dumps(self.storage)))
+
+    def _file(self, rows: pa.Table, load: int) -> DataFile:
+        ids = pa.array(np.arange(rows.num_rows) + (load << LOAD_BITS))
+        return write_rows(self.storage, rows.add_column(0, ROW_ID, ids))
 
 
 def _lost(before: Known, after: Known) -> int:

@@ -62,8 +62,8 @@ class Sizes:
     """Of so many pairs of rows all patterns are counted, unless something else is asked for."""
     rows_in_cells: int = 5_000
     """Partners of so few new rows are looked for in cells, instead of counting."""
-    cell_rows: int = 128
-    """About how many rows a cell has."""
+    cells: int = 8
+    """How many cells there are, times the square root of the rows."""
     cell_price: int = 1
     """What it costs to look in cells, as ``counted_price`` has it."""
     exhausted_pairs: int = 100_000_000

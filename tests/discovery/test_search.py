@@ -31,8 +31,8 @@ WAYS = st.sampled_from(
         {"few_pairs": 0, "counted_price": 0, "rows_in_cells": 0},
         {"few_pairs": 0, "counted_price": 1, "rows_in_cells": 0},
         {"few_pairs": 0, "counted_price": 1_000_000, "rows_in_cells": 0},
-        {"few_pairs": 0, "cell_price": 0, "cell_rows": 1},
-        {"few_pairs": 0, "cell_price": 0, "cell_rows": 2, "exhausted_pairs": 0},
+        {"few_pairs": 0, "cell_price": 0, "cells": 1},
+        {"few_pairs": 0, "cell_price": 0, "cells": 3, "exhausted_pairs": 0},
     ]
 )
 """Sizes by which small tables are looked at whole, by counting, by both, by keys, and in cells."""
@@ -129,7 +129,7 @@ def test_pairs_in_a_box_are_counted_once(history, data):
     assert violating_pairs(table_of(layout, rows), box) == violating // 2
 
 
-@given(histories(), st.sampled_from([{}, {"rows_in_cells": 0}, {"cell_rows": 1}, {"counted_price": 0}]), st.data())
+@given(histories(), st.sampled_from([{}, {"rows_in_cells": 0}, {"cells": 1}, {"counted_price": 0}]), st.data())
 def test_pairs_with_new_rows_are_counted_where_others_do_not_violate(history, sizes, data):
     ops, rows, more, _ = history
     layout = Layout(terms_of(ops, [*rows, *more]))
@@ -152,7 +152,7 @@ def test_a_partner_is_found_where_there_is_one(history, size, data):
     asked = np.array(data.draw(st.lists(st.booleans(), min_size=len(boxes) * len(new), max_size=len(boxes) * len(new))))
     asked = asked.reshape(len(boxes), len(new)).astype(bool)
     among = np.flatnonzero([data.draw(st.booleans()) for _ in rows])
-    with other_sizes(cell_rows=size):
+    with other_sizes(cells=size):
         found = partners_of(table, boxes, new, asked, among, 1_000)
     assert found is not None
     for place, box in enumerate(boxes):

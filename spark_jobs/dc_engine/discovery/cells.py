@@ -7,6 +7,7 @@ rule holds, values that it compares go together, and what is left are the cells 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -87,7 +88,7 @@ class _Cells:
 def _in_cells(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows in the order of their cells, and where each cell begins (and the last one ends)."""
     rows = columns.shape[1]
-    wanted = min(max(rows // SIZES.cell_rows, 1), _MOST_CELLS)
+    wanted = min(max(int(SIZES.cells * math.sqrt(rows)), 1), _MOST_CELLS)
     sizes = [int(codes.max(initial=-1)) + 2 for codes in columns]  # NULL has a place too
     cells, count = np.zeros(rows, np.int64), 1
     for place in np.argsort(sizes, kind="stable").tolist():
