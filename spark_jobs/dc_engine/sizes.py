@@ -18,7 +18,8 @@ class Sizes:
     """Stored entries in a unit of a group with a key."""
     share_entries: int = 2_097_152
     share_bytes: int = 256 * 2**20
-    """Stored entries in a unit of a group without a key."""
+    """Stored entries in a unit of a group without a key, or of a load of few rows, which ask for few of them."""
+    few_rows: int = 8_192
     turn_rows: int = 65_536
     """How many ids at a time go to one probe, for rows that break a constraint alone."""
 

@@ -32,7 +32,8 @@ def spread_of(
     if not groups[0].indexes:
         return Spread(by_rows, 1)
     if groups[0].indexes[0].key:
-        return Spread(max(by_rows, math.ceil(entries / SIZES.unit_entries)), 1)
+        most = SIZES.unit_entries if rows > SIZES.few_rows else SIZES.share_entries
+        return Spread(max(by_rows, math.ceil(entries / most)), 1)
     width = _width(groups, bytes_a_row(storage, files[groups[0].number]))
     return Spread(1, math.ceil(max(entries, 1) * max(1 / SIZES.share_entries, width / SIZES.share_bytes)))
 
