@@ -219,7 +219,11 @@ def merge_listings(listings: Sequence[pa.Table], most: int) -> pa.Table:
 def _ranked(pairs: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """The places of the most pairs first, those with the same ends (in either order) once."""
     order = np.argsort(-pairs, kind="stable")
-    return order[np.sort(np.unique(np.sort(ends[order], axis=1), axis=0, return_index=True)[1])]
+    placed = np.sort(ends[order], axis=1).T
+    alike = np.lexsort(placed)
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (placed[:, alike[1:]] != placed[:, alike[:-1]]).any(axis=0)
+    return order[np.sort(alike[is_first])]
 
 
 def _first_listed(listing: pa.Table, side: str) -> np.ndarray:

@@ -48,7 +48,10 @@ class Report:
         for number, listings in sorted(self._listings.items()):
             pinned, name = constraints[number].pinned, constraints[number].name
             most = 0 if pinned else self.max_listed
-            found = masked(merge_listings(listings, 1 if pinned else max(most, self.max_samples)), self.mask)
+            bound = 1 if pinned else max(most, self.max_samples)
+            # one listing alone is as its probe merged it
+            merged = merge_listings(listings, bound) if len(listings) > 1 else listings[0].slice(0, bound)
+            found = masked(merged, self.mask)
             listing = found.slice(0, most)
             file = self._write(FileKind.VIOLATIONS, name, listing) if listing.num_rows else None
             yield Listed(number, self._samples(found), file)

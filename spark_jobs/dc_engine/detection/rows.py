@@ -109,9 +109,18 @@ def write_rows(storage: Storage, rows: pa.Table) -> DataFile:
 
 
 def take_rows(
-    storage: Storage, files: Sequence[DataFile], ids: np.ndarray, columns: Sequence[str], *, threads: bool = False
+    storage: Storage,
+    files: Sequence[DataFile],
+    ids: np.ndarray,
+    columns: Sequence[str],
+    *,
+    threads: bool = False,
+    keep: bool = False,
 ) -> pa.Table:
-    """The rows of some ids (each once), in the order of their ids; an error when one is not there."""
+    """The rows of some ids (each once), in the order of their ids; an error when one is not there.
+
+    With ``keep``, what is read for them stays in memory.
+    """
     wanted = np.unique(ids)
     tables = []
     for file in files:
@@ -120,7 +129,7 @@ def take_rows(
         else:
             assert file.bounds is not None
             mine = wanted[(wanted >= file.bounds[0]) & (wanted <= file.bounds[1])]
-        if len(mine) and (part := _take(storage, file, mine, columns, threads)).num_rows:
+        if len(mine) and (part := _take(storage, file, mine, columns, threads, keep)).num_rows:
             tables.append(part)
     found = pa.concat_tables(tables) if tables else None
     if (found.num_rows if found is not None else 0) != len(wanted):
@@ -133,8 +142,10 @@ def take_rows(
     return found.sort_by(ROW_ID) if found is not None else pa.table({})
 
 
-def _take(storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool) -> pa.Table:
-    reader = Reader(storage, file)
+def _take(
+    storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool, keep: bool
+) -> pa.Table:
+    reader = Reader(storage, file, keep=keep)
     unknown = sorted(set(columns) - set(reader.schema.names))
     if file.first_row_id is None:  # ordered by the ids, which are its first column
         first = np.searchsorted(wanted, reader.bounds[:, 0])

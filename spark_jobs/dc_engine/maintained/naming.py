@@ -35,7 +35,7 @@ class RowNames:
         if not self._key or not wanted:
             load_ids = self._loads({load_of(one) for one in wanted}) if wanted else {}
             return {one: {"_load_id": load_ids.get(load_of(one), ""), "_row_id": one} for one in wanted}
-        found = take_rows(self.storage, self._files, np.array(wanted, np.int64), self._key)
+        found = take_rows(self.storage, self._files, np.array(wanted, np.int64), self._key, keep=True)
         rows = json_rows({name: whole(found.column(name)) for name in self._key})
         return {
             one: {name: self._shown(name, value) for name, value in row.items()}
