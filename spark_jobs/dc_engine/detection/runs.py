@@ -146,7 +146,10 @@ class Runs:
             if _may_hold(file, wanted, within):
                 reader = self._readers.get(number) or Reader(self._storage, file, keep=self._keep)
                 self._readers[number] = reader
-                yield number, reader, _candidates(reader, wanted, within)
+                groups, total = _candidates(reader, wanted, within), len(reader.group_starts) - 1
+                if reader.keeps and total < 2 * len(groups):  # what is whole in memory need not be cut again
+                    groups = np.arange(total)
+                yield number, reader, groups
 
 
 def find_entries(
@@ -189,12 +192,14 @@ def _wanted_rows(
     sizes = np.diff(reader.group_starts)[candidates]
     if wanted is None and within is None:
         return candidates, np.arange(int(sizes.sum()))
-    hashes = reader.read(candidates, [HASH]).column(0).to_numpy()  # sorted, and mostly far more than are wanted
+    hashes = whole(reader.read(candidates, [HASH]).column(0)).to_numpy()  # sorted, and mostly far more than are wanted
     if wanted is None:
         assert within is not None
         hits = np.arange(np.searchsorted(hashes, within[0]), np.searchsorted(hashes, within[1], side="right"))
     else:
         hits = rows_of(hashes, wanted)[1]
+    if not len(hits):
+        return candidates[:0], hits
     starts = np.cumsum([0, *sizes])
     group_of = np.searchsorted(starts, hits, side="right") - 1
     is_kept = np.zeros(len(candidates), bool)
@@ -205,8 +210,8 @@ def _wanted_rows(
 
 def rows_of(hashes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of sorted hashes those that are wanted: for each of them which of the wanted it is, and its place."""
-    first = np.searchsorted(hashes, wanted, side="left")
-    sizes = np.searchsorted(hashes, wanted, side="right") - first
+    first = hashes.searchsorted(wanted, side="left")
+    sizes = hashes.searchsorted(wanted, side="right") - first
     return np.repeat(np.arange(len(sizes)), sizes), ranges(first, sizes)
 
 

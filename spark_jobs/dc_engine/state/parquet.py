@@ -247,6 +247,8 @@ class Reader:
 
     def portions(self, groups: np.ndarray) -> Iterator[np.ndarray]:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
+        if self.size <= SIZES.portion:
+            return iter([groups] if len(groups) else [])
         turns = np.cumsum(np.diff(self._footer.ends)[groups]) // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
@@ -287,7 +289,8 @@ class Reader:
 
     @cached_property
     def _parquet(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self._content, metadata=self._metadata, pre_buffer=False)
+        source = pa.BufferReader(self._footer.content) if self._footer.content else self._content
+        return pq.ParquetFile(source, metadata=self._metadata, pre_buffer=False)
 
     def _fetch(self, groups: Sequence[int]) -> None:
         """Fetch and check the bytes of some row groups; those of the previous read need not be fetched again."""
