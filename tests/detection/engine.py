@@ -15,11 +15,12 @@ import pyarrow as pa
 from dc_engine.constraints.model import ConstraintSet, microseconds
 from dc_engine.detection.documents import Failed, from_text
 from dc_engine.detection.encode import Spread
-from dc_engine.detection.plan import make_plan, with_zones
+from dc_engine.detection.plan import make_plan
 from dc_engine.detection.rows import take_rows
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.staging import SALT, Staged, gather, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
+from dc_engine.detection.zones import with_zones
 from dc_engine.maintained.judging import Findings, add_up
 from dc_engine.request import Changes, Request
 from dc_engine.state.files import DataFile, FileKind

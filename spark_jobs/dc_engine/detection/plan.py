@@ -7,19 +7,11 @@ a read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 
-from dc_engine.constraints.model import (
-    Constant,
-    ConstantValue,
-    Constraint,
-    ConstraintSet,
-    Op,
-    Predicate,
-    microseconds,
-)
+from dc_engine.constraints.model import Constant, ConstantValue, Constraint, ConstraintSet, Op
 from dc_engine.detection.bodies import BodyPlan, plan_body
 from dc_engine.detection.comparable import Family, check_constant, common_family, family
 from dc_engine.detection.order import order_within
@@ -162,34 +154,6 @@ class Plan:
     def only(self, groups: Iterable[Group]) -> Plan:
         """The same plan for some of its groups."""
         return replace(self, groups=tuple(replace(one, number=number) for number, one in enumerate(groups)))
-
-
-def with_zones(
-    constraint_set: ConstraintSet, schema: Mapping[str, str], instant: Callable[[datetime], int]
-) -> ConstraintSet:
-    """The same rules, with a zone for each timestamp that has none and is compared with instants.
-
-    ``instant`` gives the instant (in microseconds) that it stands for in the session. From then on the rule means
-    the same in every session; a session in another zone gives another rule.
-    """
-    types = {name.lower(): spark_type for name, spark_type in schema.items()}
-
-    def settled(one: Predicate) -> Predicate:
-        value = one.right.value if isinstance(one.right, Constant) else None
-        if not isinstance(value, datetime) or value.tzinfo or types.get(one.left.name.lower()) != "timestamp":
-            return one
-        offset = timedelta(microseconds=microseconds(value) - instant(value))
-        return replace(one, right=Constant(value.replace(tzinfo=timezone(offset))))
-
-    def settled_rules(rules: Iterable[Constraint]) -> tuple[Constraint, ...]:
-        return tuple(replace(one, bodies=tuple(tuple(map(settled, body)) for body in one.bodies)) for one in rules)
-
-    watching = constraint_set.dependencies
-    return replace(
-        constraint_set,
-        constraints=settled_rules(constraint_set.constraints),
-        dependencies=replace(watching, pinned=settled_rules(watching.pinned)),
-    )
 
 
 def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], also: Iterable[str] = ()) -> Plan:

@@ -68,16 +68,7 @@ def make_work(
     }
     sent = together(plan)
     spread = {number: spread_of(storage, groups, files, rows, row_bytes) for number, groups in sent.items()}
-    # a unit of a group without a key is the longest: its task is the first to be run
-    turns = sorted(sent, key=lambda number: all(index.key for index in plan.groups[number].indexes))
-    starts = accumulate((spread[number].units for number in turns), initial=0)
-    first_units = dict(zip(turns, starts, strict=False))
     units = sum(one.units for one in spread.values())
-    writers: dict[str, int] = {}
-    for group in plan.groups:
-        for index in group.indexes:
-            if writes is None or index.id in writes:
-                writers.setdefault(index.id, group.number)
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
     added_bytes = rows * sum(_width(groups, row_bytes) for groups in sent.values())
@@ -93,8 +84,8 @@ def make_work(
         dead=tuple(dead),
         index_files=index_files,
         spread=spread,
-        first_units=first_units,
-        writers=writers,
+        first_units=_first_units(plan, spread),
+        writers=_writers(plan, writes),
         probe_tasks=min(units, probe_tasks),
         report_tasks=math.ceil(max(added / SIZES.report_rows, len(plan.constraints) / SIZES.report_constraints, 1)),
         max_listed=request.max_listed if request else 0,
@@ -102,6 +93,22 @@ def make_work(
         mask=request.mask if request else (),
         lists=request is not None,
     )
+
+
+def _first_units(plan: Plan, spread: Mapping[int, Spread]) -> dict[int, int]:
+    """The number of the first unit of each. A unit of a group without a key is the longest: it is the first to run."""
+    turns = sorted(spread, key=lambda number: all(index.key for index in plan.groups[number].indexes))
+    return dict(zip(turns, accumulate((spread[number].units for number in turns), initial=0), strict=False))
+
+
+def _writers(plan: Plan, writes: Collection[str] | None) -> dict[str, int]:
+    """The group that writes each index that is to be written."""
+    writers: dict[str, int] = {}
+    for group in plan.groups:
+        for index in group.indexes:
+            if writes is None or index.id in writes:
+                writers.setdefault(index.id, group.number)
+    return writers
 
 
 def encoders(work: Work) -> int:
