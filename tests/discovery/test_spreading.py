@@ -283,3 +283,14 @@ class TestOnSpark:
 def test_the_request_says_who_searches(mode: str, pairs: float, shared: bool) -> None:
     engine = SparkEngine(SimpleNamespace, mode)  # type: ignore[arg-type]
     assert (searchers(engine)(pairs, 1) is not None) == shared
+
+
+def test_codes_that_are_too_large_for_a_message_stay_where_they_are() -> None:
+    class Remote:
+        __module__ = "pyspark.sql.connect.session"
+        addArtifacts = Mock()
+
+    for session, shared in ((Mock, True), (Remote, False)):
+        workers = searchers(SparkEngine(session, "spark"))  # type: ignore[arg-type]
+        assert workers(1e11, 2**20) is not None
+        assert (workers(1e11, 200 * 2**20) is not None) == shared
