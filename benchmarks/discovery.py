@@ -1,14 +1,10 @@
 """Whole discoveries, from codes in memory to the set: ``python -m benchmarks.discovery`` prints its table.
 
-Where Desbordante has the algorithm it runs beside, in the same process, on the same rows (``pip install desbordante``;
-its licence is AGPL, so nothing here installs it): what is compared is its ``execute`` alone, without loading. Without
-it the lines have no ratio. Seconds are of the clock, the least of some runs, after one that compiles.
+Seconds are of the clock, the least of some runs, after one that compiles. ``benchmarks/peers.py`` compares with others.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import pickle
 import sys
 import tempfile
 import time
@@ -19,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as csv
 
 from benchmarks.lines import Line, say
 from dags_examples.tax_data import tax_table
@@ -52,6 +47,7 @@ TWELVE = (
 )
 ORDERED = ("salary", "rate")
 TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", pa.bool_(): "boolean", pa.float64(): "double"}
+KEYS_AND_FDS = Asked(classes=("unique", "fd"), exclude=("id",))
 T = TypeVar("T")
 
 
@@ -127,16 +123,15 @@ def _denials(rows: int, seed: int) -> list[Line]:
 
 
 def _keys_and_fds(rows: int, seed: int) -> list[Line]:
-    asked = Asked(classes=("unique", "fd"), exclude=("id",))
-    table = Table(rows, rows // 100, (), asked, seed)
+    table = Table(rows, rows // 100, (), KEYS_AND_FDS, seed)
     known, scratch = timed(lambda: found(table.space, table.first(), WITNESSED))
     after, grown = timed(lambda: table.grown(known))
-    hyfd = _desbordante("fd", "HyFD", table.all.slice(0, rows).select(list(table.space.columns)))
     counts = f"{len(known.sets['fd']):,} fds, {len(known.sets['unique']):,} keys"
     data = f"{rows:,} tax rows x {len(table.space.columns)} columns, seed {seed}"
+    more = f"fd and unique, 1% more rows, {_lost(known, after):,} fall"
     return [
-        _beside(f"fd and unique, {data}", counts, scratch, hyfd, "HyFD", 3),
-        _beside("fd and unique, 1% more rows", f"{_lost(known, after):,} fall", grown, hyfd, "HyFD", 50),
+        _line(f"fd and unique, {data}", counts, scratch, 3),
+        _share(more, grown, scratch, grown <= scratch / 5, "1/5"),
     ]
 
 
@@ -181,7 +176,9 @@ class _State:
 
     def _ground(self, *, remembering: bool = True) -> Ground:
         engine: Any = SimpleNamespace(searching=lambda *_: None)  # all is done here
-        return Ground(engine, self.storage if remembering else pickle.loads(pickle.dumps(self.storage)))
+        storage = Storage(self.storage.uri)
+        storage.remembers = remembering
+        return Ground(engine, storage)
 
     def _file(self, rows: pa.Table, load: int) -> DataFile:
         ids = pa.array(np.arange(rows.num_rows) + (load << LOAD_BITS))
@@ -202,34 +199,6 @@ def _wide(seed: int) -> Line:
     known = found(space, rows.chosen(before), COUNTED)
     _, seconds = timed(lambda: changed(space, known, Turnover(rows, before, np.ones(1_050, bool))))
     return _line("counted agree sets, 1,000 rows x 200 columns", f"50 rows more, seed {seed}", seconds, 0.015)
-
-
-# beside others
-
-
-def _desbordante(room: str, name: str, rows: pa.Table, **options: Any) -> float | None:
-    """How long an algorithm of Desbordante takes on some rows; nothing when it is not installed."""
-    if importlib.util.find_spec("desbordante") is None:
-        return None
-    import desbordante
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.csv"
-        csv.write_csv(rows, path)
-        algorithm = getattr(getattr(desbordante, room).algorithms, name)()
-        algorithm.load_data(table=(str(path), ",", True))
-        started = time.perf_counter()
-        algorithm.execute(**options)
-        return time.perf_counter() - started
-
-
-def _beside(what: str, measured: str, seconds: float, other: float | None, name: str, times: float) -> Line:
-    say(f"{what}: {seconds:.3f} s, {name} {other}")
-    if other is None:
-        return Line(what, f"{measured}; {name} is not installed", f"{seconds:.2f} s", "", True)
-    ratio = other / seconds
-    text = f"{measured}; {seconds:.3f} s, {name} {other:.2f} s"
-    return Line(what, text, f"{ratio:.1f} times faster", f"at least {times:g}", ratio >= times)
 
 
 def _share(what: str, seconds: float, scratch: float, met: bool, limit: str) -> Line:

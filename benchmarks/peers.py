@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
+from benchmarks.discovery import KEYS_AND_FDS, ORDERED, SEED, Table, timed
 from benchmarks.lines import Line, say
 from benchmarks.submit import session
 from dags_examples.tax_data import tax_table
@@ -31,12 +32,10 @@ from dc_engine.constraints.model import Op
 from dc_engine.discover import discover
 from dc_engine.discovery.boxes import Box, equalities, op_of, said
 from dc_engine.discovery.coded import encoded
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, found
+from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, found
 from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.terms import Outcome
 
-SEED = 7
-ORDERED = ("salary", "rate")
 TWELVE = (
     *("phone", "zip", "city", "state", "last_name", "first_name", "gender", "marital_status", "has_child"),
     *("area_code", *ORDERED),
@@ -67,8 +66,10 @@ class _Search:
 def _denials(rows: int, seed: int) -> list[Line]:
     table = _as_text(tax_table(rows, seed=seed).select(list(TWELVE)))
     space = space_of(Asked(classes=("dc",), ordered=ORDERED), _types(table), {})
-    seconds, sets = _ours(space, table, COUNTED)
-    ours = _Search(seconds, {_said(space, box) for box in sets["dc"]})
+    codes = encoded(space, {name: table.column(name) for name in table.column_names}, np.arange(rows))
+    found(space, codes, COUNTED)
+    known, seconds = timed(lambda: found(space, codes, COUNTED))
+    ours = _Search(seconds, {_said(space, box) for box in known.sets["dc"]})
     exact = {"evidence_threshold": 0.0, "allow_cross_columns": False, "threads": 2}
     theirs = _theirs("dc", "FastADC", table, lambda one: _mirrored(_LITERAL.findall(str(one))), **exact)
     data = f"{rows:,} tax rows x {len(TWELVE)} columns, seed {seed}"
@@ -93,29 +94,29 @@ def _whole_job(table: pa.Table) -> float:
 
 
 def _keys_and_fds(rows: int, seed: int) -> list[Line]:
-    table = _as_text(tax_table(rows, seed=seed).drop_columns(["id"]))
-    space = space_of(Asked(classes=("unique", "fd")), _types(table), {})
-    seconds, sets = _ours(space, table, WITNESSED)
-    hyfd = _theirs("fd", "HyFD", table, lambda one: (frozenset(one.lhs_indices), one.rhs_index))
-    hyucc = _theirs("ucc", "HyUCC", table, lambda one: frozenset(one.indices))
-    fds = {(left, min(set(said(box)) - left)) for box in sets["fd"] for left in [equalities(box)]}
-    keys = {equalities(box) for box in sets["unique"]}
-    data = f"{rows:,} tax rows x {table.num_columns} columns, seed {seed}"
+    table = Table(rows, rows // 100, (), KEYS_AND_FDS, seed)
+    known, seconds = timed(lambda: found(table.space, table.first(), WITNESSED))
+    after, grown = timed(lambda: table.grown(known))
+    everything = table.all.select(list(table.space.columns))
+    first = everything.slice(0, rows)
+    hyfd, later = (_theirs("fd", "HyFD", one, _fd_of) for one in (first, everything))
+    hyucc = _theirs("ucc", "HyUCC", first, lambda one: frozenset(one.indices))
+    keys = {equalities(box) for box in known.sets["unique"]}
+    data = f"{rows:,} tax rows x {first.num_columns} columns, seed {seed}"
     return [
-        _line(f"fd, {data}, beside HyFD", "fds", _Search(seconds, fds), hyfd, 3),
+        _line(f"fd, {data}, beside HyFD", "fds", _Search(seconds, _fds(known)), hyfd, 3),
         _line("unique, the same rows, beside HyUCC", "keys", _Search(seconds, keys), hyucc),
+        _line("fd, 1% more rows, beside HyFD", "fds", _Search(grown, _fds(after)), later, 50),
     ]
 
 
-def _ours(space: Space, table: pa.Table, mode: str) -> tuple[float, dict[str, list[Box]]]:
-    columns = {name: table.column(name) for name in table.column_names}
-    rows = encoded(space, columns, np.arange(table.num_rows))
-    least, known = float("inf"), found(space, rows, mode)
-    for _ in range(3):
-        started = time.perf_counter()
-        known = found(space, rows, mode)
-        least = min(least, time.perf_counter() - started)
-    return least, {name: list(boxes) for name, boxes in known.sets.items()}
+def _fds(known: Known) -> set[tuple[frozenset[int], int]]:
+    """Left and right sides, by the places of columns."""
+    return {(left, min(set(said(box)) - left)) for box in known.sets["fd"] for left in [equalities(box)]}
+
+
+def _fd_of(one: Any) -> tuple[frozenset[int], int]:
+    return frozenset(one.lhs_indices), one.rhs_index
 
 
 def _theirs(room: str, name: str, table: pa.Table, read: Callable[[Any], Any], **options: Any) -> _Search:
