@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, cached_property
 from typing import Any
 
@@ -61,6 +62,17 @@ class Brute:
 
     space: Mapping[str, Any]
     rows: Sequence[Row]
+    bound: int | None = None
+    """The most comparisons in a rule that is looked for."""
+
+    @property
+    def pairs(self) -> int:
+        return len(self.rows) * (len(self.rows) - 1) // 2
+
+    @cached_property
+    def allowed(self) -> int:
+        """How many pairs may violate a rule that holds."""
+        return math.floor(Fraction(str(self.space["max_error"])) * self.pairs)
 
     @cached_property
     def values(self) -> list[dict[str, Any]]:
@@ -99,9 +111,11 @@ class Brute:
 
     def violations(self, rule: Rule) -> int:
         """How many unordered pairs violate a rule."""
-        one, two = (set(_ones(self._of(way))) for way in (rule, turned(rule)))
-        pairs = list(itertools.permutations(range(len(self.rows)), 2))
-        return len({frozenset(pairs[place]) for place in one | two})
+        return len({self._unordered[place] for place in _ones(self._of(rule) | self._of(turned(rule)))})
+
+    @cached_property
+    def _unordered(self) -> list[tuple[int, int]]:
+        return [(min(pair), max(pair)) for pair in itertools.permutations(range(len(self.rows)), 2)]
 
     def _of(self, rule: Iterable[Predicate]) -> int:
         bits = (1 << len(self._pairs)) - 1
@@ -110,13 +124,18 @@ class Brute:
         return bits
 
     def holds(self, rule: Rule) -> bool:
-        return not self._of(rule)
+        return self.violations(rule) <= self.allowed if self.allowed else not self._of(rule)
 
     @cached_property
     def sets(self) -> Sets:
         """All minimal rules of each class, one of each mirror pair; of fewer than two rows nothing is said."""
         makers: dict[str, Callable[[], set[Rule]]] = {"unique": self._uniques, "fd": self._fds, "dc": self._dcs}
-        return {name: makers[name]() if len(self.rows) > 1 else set() for name in self.space["classes"]}
+        sets = {name: makers[name]() if len(self.rows) > 1 else set() for name in self.space["classes"]}
+        return {name: {one for one in some if len(one) <= self.most} for name, some in sets.items()}
+
+    @property
+    def most(self) -> int:
+        return len(self.ops) if self.bound is None else self.bound
 
     def _sides(self, names: Sequence[str]) -> Iterator[frozenset[str]]:
         for size in range(len(names) + 1):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.discovery.listing import Dependency
 from dc_engine.maintained.everything import DEPENDENCIES
@@ -17,6 +19,10 @@ from tests.discovery.brute import Brute, Row, Situations, comparable, one_way, r
 from tests.discovery.oracle import HOLDS, WEAKER, Rule
 
 _CLASSES = ("unique", "fd", "dc")
+_COUNTED = 20
+"""Of so many that were lost a verdict counts the violations."""
+_MANY = 1_000
+"""More dependencies than there are."""
 
 
 def check_known(storage: Storage, snapshot: Snapshot, rows: Sequence[Row], types: Mapping[str, str]) -> None:
@@ -24,7 +30,7 @@ def check_known(storage: Storage, snapshot: Snapshot, rows: Sequence[Row], types
     if DEPENDENCIES not in snapshot.facts:
         return
     facts = snapshot.facts[DEPENDENCIES]
-    space, brute = facts["space"], Brute(facts["space"], rows)
+    space, brute = facts["space"], Brute(facts["space"], rows, facts["bound"])
     assert {name: types[name] for name in space["columns"]} == space["columns"]
     assert set(space["ordered"]) <= set(space["columns"])
     holding = [one for one in read_set(storage, snapshot) if one.until is None]
@@ -34,7 +40,9 @@ def check_known(storage: Storage, snapshot: Snapshot, rows: Sequence[Row], types
         assert set(rules) == brute.sets[name]
         assert len(rules) == len(set(rules))
         assert facts["valid"][name] == sum(one.shown for one in mine)
-    assert not facts["because"]
+        for one in mine:
+            assert one.error == pytest.approx(brute.violations(read_rule(one.formula)) / max(brute.pairs, 1))
+    _check_limits(facts, len(brute.ops))
     assert len({one.id for one in holding}) == len(holding)
     shown = [one for one in holding if one.shown]
     assert sorted(one.rank or 0 for one in shown) == list(range(1, len(shown) + 1))
@@ -42,6 +50,15 @@ def check_known(storage: Storage, snapshot: Snapshot, rows: Sequence[Row], types
         _check_shown(space, [one for one in holding if one.kind == "dc"])
     else:
         assert shown == holding
+
+
+def _check_limits(facts: Mapping[str, Any], terms: int) -> None:
+    """A set that is not complete says so, and nothing but its limits makes it so."""
+    limits, bound = facts["space"]["limits"], facts["bound"]
+    assert bool(facts["because"]) == (bound is not None)
+    if limits["max_dependencies"] > _MANY:
+        asked = limits["max_terms"]
+        assert bound == (None if asked is None or asked >= terms else asked)
 
 
 def _check_shown(space: Mapping[str, Any], dcs: Sequence[Dependency]) -> None:
@@ -95,14 +112,16 @@ class Judge:
         facts = snapshot.facts[DEPENDENCIES]
         told, space = verdict.dependencies, facts["space"]
         assert told.valid == facts["valid"]
-        assert told.complete
-        old, new = Brute(space, before), Brute(space, after)
+        assert (told.complete, told.because) == (not facts["because"], facts["because"])
+        if space["limits"]["max_dependencies"] <= _MANY:  # how far was looked depends on what was there before
+            return
+        old, new = (Brute(space, rows, facts["bound"]) for rows in (before, after))
         lost = [one for one in told.invalidated if one.id not in pinned]
         otherwise = {read_rule(one.formula) for one in told.invalidated if one.id in pinned}
         self._check_lost(lost, otherwise, old, new, exact=exact)
         for one in lost:
-            assert one.example, one.text
-            if not verdict.discarded:
+            assert one.example or len(lost) > _COUNTED, one.text
+            if one.example and not verdict.discarded:
                 self._check_example(snapshot, one, space)
         if not space["cross"]:
             self._check_moves(verdict, old, new)
@@ -116,7 +135,14 @@ class Judge:
         assert len(rules) == len(lost), "each once"
         for rule, one in rules.items():
             assert rule in old.sets[one.kind]
-            assert one.violations == new.violations(rule) > 0
+            violations = new.violations(rule)
+            assert violations > new.allowed
+            assert one.error == pytest.approx(old.violations(rule) / old.pairs)
+            if one.violations is None:
+                assert len(lost) > _COUNTED
+                continue
+            assert one.violations == violations
+            assert one.error_now == pytest.approx(violations / new.pairs)
             wanted = {other for other in new.sets[one.kind] if is_wider(rule, other)}
             instead = [other["id"] for other in one.instead]
             assert len(instead) == len(set(instead))

@@ -24,6 +24,7 @@ from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.snapshots import read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
+from tests.discovery.asked import asked
 from tests.discovery.judging import Judge, check_known
 from tests.discovery.test_keeping import TYPES
 from tests.discovery.widening import widen
@@ -47,22 +48,6 @@ WAYS = (
     {"few_pairs": 0, "counted_price": 1_000_000},
 )
 _numbers = itertools.count()
-
-
-@st.composite
-def spaces(draw: st.DrawFn) -> dict[str, Any]:
-    """What a discovery is asked for."""
-    asked: dict[str, Any] = {"exclude": ["id"]}
-    if draw(st.booleans()):
-        asked["columns"] = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
-    if draw(st.integers(0, 3)) == 0:
-        asked["nulls"] = "equal"
-    elif draw(st.integers(0, 3)) == 0:
-        asked["ordered"] = draw(st.lists(st.sampled_from(NAMES), max_size=2, unique=True))
-    asked["cross"] = draw(st.sampled_from(["none", "none", "one", "both", [["a", "b"]], [["b", "a", ["<=", ">"]]]]))
-    if asked["cross"] in ("one", "both"):  # what is compared with everything is few, or nobody could check it
-        asked["columns"] = ["a", "b"]
-    return asked
 
 
 class Histories(RuleBasedStateMachine):
@@ -155,18 +140,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        space=spaces(),
-        mode=st.sampled_from(["auto", "counted", "witnessed", "witnessed"]),
-        classes=st.sampled_from([("unique", "fd", "dc")] * 3 + [("fd",), ("unique", "dc")]),
+        asked=asked(NAMES),
         table=st.booleans(),
     )
-    def discover(
-        self, data: st.DataObject, space: dict[str, Any], mode: str, classes: tuple[str, ...], table: bool
-    ) -> None:
+    def discover(self, data: st.DataObject, asked: dict[str, Any], table: bool) -> None:
         before = read_current(self.storage)
         begins = before is None or not self.loads
         rows = self._rows()
-        request = {"state": self.state, "space": space, "mode": mode, "classes": list(classes), "view": "complete"}
+        request = {"state": self.state, "view": "complete", **asked}
         given = Given(f"load {self.count + 1}", self._picked(data.draw(PICKS)), key=self.key)
         if begins:
             more = {"load_id": given.load_id, "constraints": self._rule_file}
@@ -181,11 +162,12 @@ class Histories(RuleBasedStateMachine):
         if begins:
             self.count, self.loads = self.count + 1, [*self.loads, given]
         assert answer["rows"] == len(self._rows())
-        assert answer["complete"]
         self._check()
         after = read_current(self.storage)
         assert after is not None
-        assert after.facts["dependencies"]["mode"] == ("counted" if mode == "auto" else mode)
+        known = after.facts["dependencies"]
+        assert (answer["complete"], answer["because"]) == (not known["because"], known["because"])
+        assert known["mode"] == ("counted" if asked["mode"] == "auto" else asked["mode"])
 
     @rule(data=st.data(), picks=PICKS, writes=st.integers(0, 14))
     def crash(self, data: st.DataObject, picks: list[int], writes: int) -> None:
