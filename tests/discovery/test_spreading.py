@@ -89,10 +89,10 @@ def longer(draw: st.DrawFn) -> tuple[Space, Coded, np.ndarray, np.ndarray]:
 
 
 @settings(max_examples=max(20, settings().max_examples // 8))
-@given(longer(), st.sampled_from([1, 4, 1_000]), CUTS)
-def test_keys_and_single_rules_are_looked_at_in_parts(table, counted_price, cuts):
+@given(longer(), st.sampled_from([1, 4, 1_000]), st.sampled_from([0, 1_000]), CUTS)
+def test_keys_and_single_rules_are_looked_at_in_parts(table, counted_price, rows_in_cells, cuts):
     space, rows, before, after = table
-    with other_sizes(few_pairs=0, counted_price=counted_price):
+    with other_sizes(few_pairs=0, counted_price=counted_price, rows_in_cells=rows_in_cells):
         for workers in (nobody, searchers(Session())):
             with other_sizes(**cuts):
                 first = found(space, rows.chosen(before), WITNESSED, workers=workers)
