@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -21,8 +22,10 @@ from dags_examples.tax_data import tax_table
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.rows import LOAD_BITS, ROW_ID, write_rows
 from dc_engine.discovery.coded import Coded, encoded
+from dc_engine.discovery.files import read_patterns, write_patterns
 from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
 from dc_engine.discovery.space import Asked, Limits, Space, space_of
+from dc_engine.discovery.store import Store
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept
 from dc_engine.maintained.dependencies import Dependencies
@@ -58,7 +61,7 @@ def discoveries(seed: int = SEED, share: float = 1) -> list[Line]:
         *_denials(max(int(30_000 * share), 3_000), seed),
         *_keys_and_fds(int(100_000 * share), seed),
         *_million(int(1_000_000 * share), seed),
-        _wide(seed),
+        *_wide(seed),
     ]
 
 
@@ -189,16 +192,28 @@ def _lost(before: Known, after: Known) -> int:
     return sum(len(set(before.sets[name]) - set(after.sets[name])) for name in before.sets)
 
 
-def _wide(seed: int) -> Line:
+def _wide(seed: int) -> list[Line]:
     """Only the agree sets: of so many columns the dependencies may be millions."""
     chance = np.random.default_rng(seed)
     codes = {f"c{place}": chance.integers(0, 20, 1_050).astype(np.int32) for place in range(200)}
     space = Space(dict.fromkeys(codes, "int"), classes=("unique",), limits=Limits(max_terms=1))
     rows = Coded(np.arange(1_050), codes)
-    before = np.arange(1_050) < 1_000
+    before, now = np.arange(1_050) < 1_000, np.ones(1_050, bool)
     known = found(space, rows.chosen(before), COUNTED)
-    _, seconds = timed(lambda: changed(space, known, Turnover(rows, before, np.ones(1_050, bool))))
-    return _line("counted agree sets, 1,000 rows x 200 columns", f"50 rows more, seed {seed}", seconds, 0.015)
+
+    def grown(runs: tuple[Store, ...]) -> Known:
+        return changed(space, replace(known, runs=runs), Turnover(rows, before, now))
+
+    _, seconds = timed(lambda: grown(known.runs), 9)
+    with tempfile.TemporaryDirectory() as folder:
+        storage = Storage(folder)
+        files = write_patterns(storage, space, known, 0, known.store)
+        _, reading = timed(lambda: grown(read_patterns(storage, space, (), COUNTED, files)), 9)
+    what = "counted agree sets, 1,000 rows x 200 columns, 50 rows more"
+    return [
+        _line(what, f"{len(known.store):,} sets before, seed {seed}", seconds, 0.015),
+        _line(what, "with their reading, in a session that remembers files", reading, 0.1),
+    ]
 
 
 def _share(what: str, seconds: float, scratch: float, met: bool, limit: str) -> Line:

@@ -85,7 +85,7 @@ def read_patterns(
 def _read(storage: Storage, space: Space, layout: Layout, file: DataFile) -> Store:
     flags = int(file.owner.rpartition("-")[2], 16)
     own = Layout(space.terms(frozenset(name for place, name in enumerate(space.columns) if flags >> place & 1)))
-    reader = Reader(storage, file)
+    reader = Reader(storage, file, keep=True)
     names = [*(f"w{place}" for place in range(own.words)), "pairs", "t_row", "s_row"]
     table = reader.read(range(len(reader.group_starts) - 1), names)
     words = np.stack([table.column(f"w{place}").to_numpy() for place in range(own.words)], axis=1)

@@ -139,14 +139,16 @@ def difference(space: Space, before: Known, after: Known) -> Store:
     """What has to be added to the patterns of ``before`` to have those of ``after``."""
     if before.mode != after.mode:
         return after.store
-    goes_on = len(before.runs) <= len(after.runs) and all(
+    old, new = (Layout(space.terms(one.nullable)) for one in (before, after))
+    if len(before.runs) <= len(after.runs) and all(
         one.pairs is other.pairs for one, other in zip(before.runs, after.runs, strict=False)
-    )
+    ):  # what was there goes on, perhaps with room for more NULLs
+        more = [Store.empty(new), *after.runs[len(before.runs) :]]
+        return added_up(more) if after.mode == COUNTED else joined(more)
     if after.mode == COUNTED:
-        old, new = (Layout(space.terms(one.nullable)) for one in (before, after))
-        taken = () if goes_on else (replace(one, pairs=-one.pairs) for one in before.runs)
-        away = [replace(one, patterns=laid_out(old, new, one.patterns)) for one in taken]
-        return added_up([Store.empty(new), *away, *after.runs[len(before.runs) if goes_on else 0 :]])
+        patterns = [laid_out(old, new, one.patterns) for one in before.runs]
+        away = [Store(some, -one.pairs, one.t, one.s) for some, one in zip(patterns, before.runs, strict=True)]
+        return added_up([Store.empty(new), *away, *after.runs])
     known = set(zip(before.store.t.tolist(), before.store.s.tolist(), strict=True))
     lines = after.store
     fresh = [pair not in known for pair in zip(lines.t.tolist(), lines.s.tolist(), strict=True)]
