@@ -7,13 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.errors import StateError
-from dc_engine.sizes import other_sizes
+from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import Memory
 from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
@@ -60,6 +61,25 @@ def test_row_groups_are_what_the_file_has_whatever_was_read_before(asked: list[s
                 assert Reader(storage, file, keep=True).read(groups, table.column_names).equals(table.take(rows))
             assert [set(call.args[1]) for call in fetch.call_args_list] == ([lacking] if lacking else [])
             known |= lacking
+
+
+def test_what_is_made_of_row_groups_is_made_once(storage: Storage, tmp_path: Path) -> None:
+    file, made = stored(storage), []
+
+    def make(table: pa.Table) -> int:
+        made.append(table.num_rows)
+        return table.num_rows
+
+    def ask(key: str, *groups: int, keep: bool = True) -> int:
+        return Reader(storage, file, keep=keep).made(np.array(groups), ["x"], key, make, lambda _: 8)
+
+    assert ask("one", 0, 1) == ask("one", 0, 1) == 2 * SIZES.row_group
+    assert len(made) == 1
+    assert ask("one", 0) == ask("other", 0) == ask("one", 0, keep=False) == SIZES.row_group
+    assert len(made) == 4
+    (tmp_path / file.path).write_bytes((tmp_path / file.path).read_bytes())
+    assert ask("one", 0) == SIZES.row_group
+    assert len(made) == 5
 
 
 @pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: path.write_bytes(b"PAR1" * 1_000)])
