@@ -219,11 +219,15 @@ def merge_listings(listings: Sequence[pa.Table], most: int) -> pa.Table:
 def _ranked(pairs: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """The places of the most pairs first, those with the same ends (in either order) once."""
     order = np.argsort(-pairs, kind="stable")
-    placed = np.sort(ends[order], axis=1).T
-    alike = np.lexsort(placed)
-    is_first = np.ones(len(order), bool)
-    is_first[1:] = (placed[:, alike[1:]] != placed[:, alike[:-1]]).any(axis=0)
-    return order[np.sort(alike[is_first])]
+    return order[first_places(np.sort(ends[order], axis=1))]
+
+
+def first_places(rows: np.ndarray) -> np.ndarray:
+    """Where each of some rows of numbers occurs for the first time, in order."""
+    alike = np.lexsort(rows.T)
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (rows[alike[1:]] != rows[alike[:-1]]).any(axis=1)
+    return np.sort(alike[is_first])
 
 
 def _first_listed(listing: pa.Table, side: str) -> np.ndarray:

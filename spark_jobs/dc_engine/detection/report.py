@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.documents import Document, Listed, ViolatingRows
-from dc_engine.detection.listing import masked, merge_listings
+from dc_engine.detection.listing import first_places, masked, merge_listings
 from dc_engine.detection.plan import ConstraintPlan
 from dc_engine.detection.shown import json_rows
 from dc_engine.state.files import DataFile, FileKind
@@ -69,17 +69,9 @@ class Report:
     def _samples(self, listing: pa.Table) -> list[dict[str, Any]]:
         """The worst rows' pairs: first one for each new projection, then more of them."""
         sides = [side for side in ("t", "s") if side in listing.column_names]
-        ids = {side: pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_pylist() for side in sides}
-        new = {side: listing.column(f"{side}_new").to_pylist() for side in sides}
         by_worst = np.lexsort((-listing.column("pairs").to_numpy(), -listing.column("violations").to_numpy()))
-        seen: set[tuple[int, ...]] = set()
-        first: list[int] = []
-        more: list[int] = []
-        for number in by_worst.tolist():
-            projections = tuple(ids[side][number] for side in sides if new[side][number])
-            (more if projections in seen else first).append(number)
-            seen.add(projections)
-        chosen = (first + more)[: self.max_samples]
+        first = first_places(_new_projections(listing, sides)[by_worst])
+        chosen = by_worst[np.concatenate([first, np.delete(np.arange(len(by_worst)), first)])][: self.max_samples]
         shown = listing.take(pa.array(chosen, pa.int64()))
         parts = {side: _side(shown, side) for side in sides}
         pairs = [{side: parts[side][place] for side in sides} for place in range(len(chosen))]
@@ -87,6 +79,16 @@ class Report:
             if len(pair) == 2 and pair["t"]["row_id"] == pair["s"]["row_id"]:  # of rows with the same values, two
                 pair["s"]["row_id"] = shown.column("s_row_ids")[place].as_py()[:2][-1]
         return pairs
+
+
+def _new_projections(listing: pa.Table, sides: Sequence[str]) -> np.ndarray:
+    """For each line the first rows of its new projections, whichever side they are on."""
+    ids = [pc.list_element(whole(listing.column(f"{side}_row_ids")), 0).to_numpy() for side in sides]
+    new = [listing.column(f"{side}_new").to_numpy() for side in sides]
+    found = np.stack([np.where(is_new, own, -1) for is_new, own in zip(new, ids, strict=True)], axis=1)
+    if len(sides) == 2:  # a single new one is the first
+        found[~new[0]] = found[~new[0], ::-1]
+    return found
 
 
 def _side(listing: pa.Table, side: str) -> list[dict[str, Any]]:
