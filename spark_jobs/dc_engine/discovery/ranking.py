@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dc_engine.detection.codes import combine
-from dc_engine.discovery.bits import grouped
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.table import Table
+from dc_engine.discovery.spreading import nobody
+from dc_engine.discovery.table import Table, pairs_of
 from dc_engine.discovery.terms import Outcome
 
 _ROWS = 50_000
@@ -205,14 +205,10 @@ class _PairSample:
     """The patterns of all pairs of some rows, with their numbers."""
 
     def __init__(self, table: Table) -> None:
-        random = np.random.default_rng(0)
-        rows = np.sort(random.permutation(table.rows)[:_PAIRED])
-        t, s = np.triu_indices(len(rows), 1)
-        self.pairs = len(t)
-        patterns = table.patterns(rows[t], rows[s])
-        order, first = grouped(patterns)
-        self._counts = np.diff(np.append(first, len(order))).astype(np.float64)
-        distinct = patterns[order[first]]
+        rows = np.sort(np.random.default_rng(0).permutation(table.rows)[:_PAIRED])
+        self.pairs = _pairs(len(rows))
+        found = pairs_of(replace(table.taken(rows), workers=nobody), np.arange(len(rows)), None)
+        self._counts, distinct = found.pairs.astype(np.float64), found.patterns
         self._layout: Layout = table.layout
         self._outcomes = [table.layout.outcomes(distinct, place) for place in range(len(table.layout.slots))]
         turned = table.layout.mirrored(distinct)
