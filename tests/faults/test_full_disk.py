@@ -139,6 +139,32 @@ def test_a_gate_that_fills_the_disk_at_any_file_leaves_nothing_behind(
     gate.check(loads)
 
 
+@pytest.mark.parametrize(
+    ("action", "folder"),
+    [("apply", "rows"), ("apply", "index"), ("apply", "verdicts"), ("compact", "rows"), ("retract", "index")],
+)
+def test_a_file_that_does_not_reach_the_disk_leaves_nothing_behind(
+    action: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(str(tmp_path / "state"))
+    loads = begin(gate)
+    before = files(gate)
+    fsync = os.fsync
+
+    def failing(handle: int) -> None:
+        path = Path(f"/dev/fd/{handle}").resolve()
+        if path.is_file() and path.is_relative_to(tmp_path / "state" / folder):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    more = {"load_id": loads[1].load_id} if action == "retract" else {}
+    error = refused(StateError, lambda: gate.apply(NEW) if action == "apply" else gate.maintain(action, **more))
+    assert "cannot be written: [Errno 5] Input/output error" in error.message
+    assert files(gate) == before
+    gate.check(loads)
+
+
 @pytest.mark.parametrize("action", ["compact", "retract"])
 def test_an_action_on_a_full_disk_leaves_nothing_behind(action: str, disk: Disk | RealDisk, gate: Gate) -> None:
     loads = begin(gate)

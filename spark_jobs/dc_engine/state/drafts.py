@@ -34,6 +34,7 @@ class Drafts(list[DataFile]):
         All are removed when it certainly was not committed. If in doubt they stay: it may have been committed.
         """
         archived = self._with_archive(storage, snapshot)
+        storage.settle()  # what fails here fails before the commit
         written = Drafts(self)
         self.clear()
         try:

@@ -56,11 +56,14 @@ class Writing(Place):
             self._beside = _Beside(pool)
             try:
                 yield
-                self._settle()
+                self.settle()
+            except Exception:
+                self.settle()  # a file that did not reach the disk is gone, and explains what else failed
+                raise
             finally:
                 self._beside = None
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Wait until all files are on the disk."""
         if self._beside:
             with self._worded("written", self._writing, passing=()):
@@ -114,7 +117,7 @@ class Writing(Place):
         self.write(draft, data)
         source, target = Path(self._full(draft)), Path(self._full(path))
         try:
-            self._settle()
+            self.settle()
             with self._worded("written", self._writing, passing=(FileExistsError,)):
                 try:
                     self._hard_link(source, target)
