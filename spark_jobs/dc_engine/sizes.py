@@ -61,6 +61,10 @@ class Sizes:
     """So few pairs of rows are all looked at, without asking which of them matter."""
     counted_pairs: int = 200_000_000
     """Of so many pairs of rows all patterns are counted, unless something else is asked for."""
+    counted_price: int = 40
+    """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
+    key_price: int = 4
+    """The same for finding the rows of a key."""
     rows_in_cells: int = 5_000
     """Partners of so few new rows are looked for in cells, instead of counting."""
     cells: int = 8
@@ -73,8 +77,6 @@ class Sizes:
     """How many files of patterns there may be before a load merges them."""
     past_dependencies: int = 10_000
     """How many dependencies that no longer hold are remembered."""
-    counted_price: int = 40
-    """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
     pairs_here: int = 8_000_000_000
     """Up to so many pairs of rows (some 2 ns each) are looked at in the driver, in threads; more by Spark's workers."""
     unit_pairs: int = 1_000_000_000

@@ -19,7 +19,7 @@ from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.search import Settled, first_patterns, settle
 from dc_engine.discovery.table import Shown, Table
-from dc_engine.discovery.terms import Outcome, op_of
+from dc_engine.discovery.terms import SIX, Outcome, op_of
 from dc_engine.sizes import other_sizes
 from tests.discovery.oracle import Rule, minimal_rules, pairs, satisfies
 from tests.discovery.test_hitting import CELLS, OPS, terms_of
@@ -31,8 +31,8 @@ WAYS = st.sampled_from(
         {"few_pairs": 0, "counted_price": 0, "rows_in_cells": 0},
         {"few_pairs": 0, "counted_price": 1, "rows_in_cells": 0},
         {"few_pairs": 0, "counted_price": 1_000_000, "rows_in_cells": 0},
-        {"few_pairs": 0, "cell_price": 0, "cells": 1},
-        {"few_pairs": 0, "cell_price": 0, "cells": 3, "exhausted_pairs": 0},
+        {"few_pairs": 0, "key_price": 0, "cell_price": 0, "cells": 1},
+        {"few_pairs": 0, "key_price": 0, "cell_price": 0, "cells": 3, "exhausted_pairs": 0},
     ]
 )
 """Sizes by which small tables are looked at whole, by counting, by both, by keys, and in cells."""
@@ -112,6 +112,29 @@ def test_when_rows_come_and_go_what_is_found_is_what_holds_then(history, ways):
     }
     t, s = after.known.t, after.known.s
     assert (layout.canonical(table_of(layout, now).patterns(t, s)) == after.known.patterns).all(), "witnesses are right"
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("exhausted", [0, 100, 10_000])
+def test_orders_that_a_few_new_rows_break_are_refined_as_from_scratch(seed, exhausted):
+    chance = np.random.default_rng(seed)
+    a, d = chance.integers(0, 9, 36), chance.integers(0, 4, 36)
+    values = np.stack([a, a // 2, 9 - a, d])
+    values[1:3, 28:] += chance.integers(0, 7, (2, 8))  # the last rows break what held between the others
+    rows = [dict(zip("abcd", map(int, row), strict=True)) for row in values.T]
+    layout = Layout(terms_of({(name, name): SIX for name in "abcd"}, rows))
+    enumerate_ = enumerator(layout, ALL, 3)
+    first, table = table_of(layout, rows[:28]), table_of(layout, rows)
+    before = settle(Prover(first), Shown.of(layout), enumerate_)
+    valid = [box for some in before.found.sets.values() for box in some]
+    with other_sizes(few_pairs=0, key_price=0, cell_price=0, exhausted_pairs=exhausted):
+        fresh = prover_of(table, np.arange(36) >= 28)
+        after = settle(Prover(table), before.known, enumerate_, fresh=fresh, before=before.found.sets, valid=valid)
+    again = settle(Prover(table), Shown.of(layout), enumerate_)
+    assert {name: set(some) for name, some in after.found.sets.items()} == {
+        name: set(some) for name, some in again.found.sets.items()
+    }
+    assert after.found.sets != before.found.sets
 
 
 @given(histories(), st.data())

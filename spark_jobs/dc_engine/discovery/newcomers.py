@@ -19,6 +19,8 @@ from dc_engine.discovery.spreading import Lines
 from dc_engine.discovery.table import Shown, Table, pairs_of, shown_by
 from dc_engine.sizes import SIZES
 
+_FEW = 1_000
+"""So many pairs are compared in cells at least, before all are."""
 _SMALL = 8
 """A table that is so many times smaller is counted by itself."""
 
@@ -86,7 +88,7 @@ class Newcomers(Prover):
         """For each box and new row an old partner, or -1; nothing when to compare all rows would take less time."""
         flags = [np.isin(self._fresh, self._strangers_of(box)) for box in boxes]
         asked = np.array(flags, bool).reshape(len(boxes), len(self._fresh))
-        return partners_of(self.table, boxes, self._fresh, asked, self._old, self.pairs // 4)
+        return partners_of(self.table, boxes, self._fresh, asked, self._old, self.pairs // 4 + _FEW)
 
     def violations(self, boxes: Sequence[Box]) -> list[int]:
         """How many pairs of rows lie in each of some boxes."""

@@ -29,8 +29,6 @@ from dc_engine.sizes import SIZES
 
 Key = frozenset[int]
 EVERYTHING: Key = frozenset()
-_PASS = 4
-"""The same for finding the rows of a key."""
 _SAMPLE = 20_000
 """Rows from which the cost of a key on several terms is estimated; of a key on one term it is five times as many."""
 _COUNTERS = 4
@@ -144,7 +142,9 @@ class Prover:
             best = min(shares, key=shares.__getitem__, default=None)
             if best is None:
                 break
-            cheap = self._cost(best) <= 4 * _PASS * self.table.rows  # what counting would cost is not even asked
+            cheap = (
+                self._cost(best) <= 4 * SIZES.key_price * self.table.rows
+            )  # what counting would cost is not even asked
             if not cheap and self._cost(best) > sum(map(self._counted_price, covered[best])):
                 break
             keys.append(best)
@@ -178,7 +178,7 @@ class Prover:
     def _cost(self, key: Key) -> float:
         """About how many pairs agree on a key, and what it takes to find them."""
         if key not in self._costs:
-            self._costs[key] = self._pairs_of(key) + _PASS * self.table.rows
+            self._costs[key] = self._pairs_of(key) + SIZES.key_price * self.table.rows
         return self._costs[key]
 
     def _pairs_of(self, key: Key) -> float:
