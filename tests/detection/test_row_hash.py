@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from dc_engine.detection.sources import row_hash
+from dc_engine.detection.sources import column_types, row_hash
 from dc_engine.detection.staging import SALT
 from dc_engine.errors import SchemaError
+from dc_engine.request import Changes
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -240,3 +241,15 @@ def test_fields_that_differ_only_by_case_are_refused_with_their_column(spark: Sp
     frame = spark.sql("select array(named_struct('id', 1, 'ID', 2)) as odd")
     with pytest.raises(SchemaError, match="Column 'odd' has fields 'id' and 'ID', which Spark cannot tell apart"):
         row_hash(frame, "s")
+
+
+@pytest.mark.parametrize("sql", ["1 as `{}`", "array(named_struct('{}', 1)) as odd"])
+@pytest.mark.parametrize("name", ["${x}", "of ${spark.app.name}", "${env:HOME}"])
+def test_names_that_spark_would_replace_are_refused(sql: str, name: str, spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.variable.substitute", "false")
+    try:
+        frame = spark.sql(f"select {sql.format(name)}")
+    finally:
+        spark.conf.unset("spark.sql.variable.substitute")
+    with pytest.raises(SchemaError, match=r"with '\$\{.*\}' in its name, which Spark takes for a variable"):
+        column_types(frame, Changes(table="people"))

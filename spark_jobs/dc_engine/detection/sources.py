@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+_VARIABLE = re.compile(r"\$\{\S+?\}")
+"""What Spark replaces in any SQL text, even within backticks."""
 _PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIELD = re.compile(r"`(?:[^`]|``)*`|\w+(?=:)")
 """The name of a field in the text of a type."""
@@ -81,6 +83,12 @@ def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
                 hint="Rename it, for instance with 'sql' in 'changes'.",
             )
         types[field.name] = type_text(field.dataType)
+        if variable := _VARIABLE.search(f"{field.name} {types[field.name]}"):
+            raise SchemaError(
+                f"The changes ({changes}) have a column or field with '{variable[0]}' in its name, which Spark takes "
+                "for a variable of the session.",
+                hint="Rename it where the changes are made.",
+            )
     return types
 
 
