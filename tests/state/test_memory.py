@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import resource
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -100,3 +104,25 @@ def test_the_oldest_goes_when_there_is_no_room() -> None:
     with other_sizes(remembered_bytes=100):
         assert [recall(one) for one in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]
     assert read == ["a", "b", "c", "b"]
+
+
+def test_footers_count_with_the_memory_that_they_take(storage: Storage, tmp_path: Path) -> None:
+    """Those of large files take a hundred times more than those of small ones, outside of Python."""
+    table = pa.table({f"column {number}": range(4_096) for number in range(12)})
+    data = parquet_bytes(table, row_group=16)
+    one = store_parquet(storage, "index/0.parquet", data, kind=FileKind.INDEX, load=1, rows=4_096)
+    files = [replace(one, path=f"index/{number}.parquet") for number in range(80)]
+    for file in files[1:]:
+        shutil.copy(tmp_path / one.path, tmp_path / file.path)
+    Reader(storage, one)
+    before = resident()
+    with other_sizes(remembered_bytes=20 * 2**20):
+        for file in files:
+            Reader(storage, file, keep=True)
+    assert resident() - before < 60 * 2**20
+
+
+def resident() -> int:
+    """How many bytes this process has in memory."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -32,8 +32,8 @@ _BYTES = b"dc.bytes"
 _MAGIC = b"PAR1"
 _TAIL = 65_536
 """How many bytes at the end usually hold the whole footer, and all of a small file."""
-_FOOTER_BYTES = 8_192
-"""About how much memory a footer takes that has been read."""
+_FOOTER_TIMES = 11
+"""About how many times its bytes a footer takes in memory, when it has been read."""
 
 
 def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> Iterator[pa.Table]:
@@ -157,6 +157,7 @@ class _Footer:
         self.metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
         self.content = content
         """The whole file, if it is small: it was read with its end."""
+        self.nbytes = _FOOTER_TIMES * len(footer) + len(content)
         self._groups = json.loads((self.metadata.metadata or {})[_GROUPS])
         self.checksums: list[int] = self._groups["crc32"]
         self.group_starts = np.cumsum([0, *self._groups["rows"]])
@@ -181,7 +182,7 @@ class Reader:
     def __init__(self, storage: Storage, file: DataFile, *, keep: bool = False) -> None:
         self._file, self._storage = file, storage
         self._stamp = storage.stamp(file.path) if keep else None
-        self._footer = self._recalled((), self._read_footer, lambda footer: _FOOTER_BYTES + len(footer.content))
+        self._footer = self._recalled((), self._read_footer, lambda footer: footer.nbytes)
         self._metadata = self._footer.metadata
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
