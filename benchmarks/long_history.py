@@ -8,7 +8,7 @@ own which applies one load.
 from __future__ import annotations
 
 import argparse
-import resource
+import re
 import shutil
 import statistics
 import subprocess
@@ -165,7 +165,8 @@ def main() -> int:
     if options.apply:
         number, state = options.apply
         History(Path(state), options.seed).apply(int(number))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        (most,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        print(int(most) / 1024)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         for line in long_history(Path(folder), options.seed, options.loads):
