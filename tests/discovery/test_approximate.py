@@ -17,6 +17,7 @@ from dc_engine.discovery.approximate import (
     approximate_fds,
     approximate_uniques,
 )
+from dc_engine.discovery.boxes import said
 from dc_engine.discovery.classes import raw_dcs
 from dc_engine.discovery.enumerating import approximately
 from dc_engine.discovery.patterns import Layout
@@ -116,3 +117,33 @@ def test_all_columns_together_have_the_time_that_is_given():
     found = approximately(layout, ("unique", "fd"), patterns, pairs, Bounds(0.01, end=started + 1))
     assert found.stopped == "seconds"
     assert time.monotonic() - started < 12  # each of 25 searches alone would take longer than the second
+
+
+@given(tables(), ERRORS, st.integers(0, 12))
+def test_a_search_that_is_stopped_leaves_all_of_up_to_some_number_of_terms(table, error, most):
+    rows, ops = table
+    layout = Layout(terms_of(ops, rows))
+    patterns, pairs = counted(layout, rows)
+    classes = ("unique", "fd", "dc")
+    everything = approximately(layout, classes, patterns, pairs, Bounds(error))
+    some = approximately(layout, classes, patterns, pairs, Bounds(error, most=most))
+    assert bool(some.stopped) == (some.bound is not None)
+    kept = {name: set(boxes) for name, boxes in everything.sets.items()}
+    if some.bound is not None:  # with 0, nothing was searched to its end
+        kept = {
+            name: {one for one in boxes if len(said(one)) <= some.bound and some.bound} for name, boxes in kept.items()
+        }
+    assert {name: set(boxes) for name, boxes in some.sets.items()} == kept
+    assert all(some.violations[box] == everything.violations[box] for boxes in some.sets.values() for box in boxes)
+
+
+def test_a_search_that_is_stopped_late_leaves_what_it_found_first():
+    chance = np.random.default_rng(1)
+    rows = [{f"c{place}": int(value) for place, value in enumerate(row)} for row in chance.integers(0, 3, (40, 9))]
+    layout = own_terms(rows)
+    patterns, pairs = counted(layout, rows)
+    found = approximately(layout, ("unique",), patterns, pairs, Bounds(0.02, most=60))
+    assert found.stopped == "sets"
+    assert found.bound == 2
+    later = approximately(layout, ("unique",), patterns, pairs, Bounds(0.02, most=200))
+    assert later.bound is None or later.bound >= 4

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -68,9 +69,25 @@ def enumerator(
 
 
 def approximately(
+    layout: Layout, classes: Sequence[str], patterns: np.ndarray, pairs: np.ndarray, bounds: Bounds
+) -> Enumerated:
+    """The dependencies that few pairs of rows violate, from all patterns with their numbers of pairs.
+
+    The search goes twice as far each time, so that one that is stopped leaves all of up to some number of terms.
+    """
+    most = len(layout.terms.terms) if bounds.max_terms is None else bounds.max_terms
+    done = Enumerated({name: [] for name in classes}, 0)
+    for last in [*takewhile(lambda one: one < most, (2, 4, 8, 16, 32, 64)), most]:
+        found = _approximately(layout, classes, patterns, pairs, replace(bounds, max_terms=last))
+        if found.stopped:
+            return replace(done, stopped=found.stopped)
+        done = replace(found, bound=last)
+    return replace(done, bound=None)
+
+
+def _approximately(
     layout: Layout, classes: Iterable[str], patterns: np.ndarray, pairs: np.ndarray, bounds: Bounds
 ) -> Enumerated:
-    """The dependencies that few pairs of rows violate, from all patterns with their numbers of pairs."""
     terms = layout.terms
     names = equalities(layout, patterns)[0]
     sets: dict[str, dict[Box, int]] = {}
@@ -96,4 +113,4 @@ def approximately(
         stopped = next((some.stopped for some in found.values() if some.stopped), stopped)
     boxes = {name: list(some) for name, some in sets.items()}
     violations = {box: number for some in sets.values() for box, number in some.items()}
-    return Enumerated(boxes, 0 if stopped else None, stopped, violations)
+    return Enumerated(boxes, None, stopped, violations)
