@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -29,7 +27,7 @@ from tests.discovery.judging import Judge, check_known
 from tests.discovery.test_keeping import TYPES
 from tests.discovery.widening import widen
 from tests.inprocess import Session, Source
-from tests.jobs.histories import Given, Refused, Row, as_text, is_unique, play
+from tests.jobs.histories import Given, Refused, Row, as_text, is_unique, play, some_place
 from tests.jobs.test_histories import NIGHTLY, killed_after
 
 NAMES = ("a", "b", "c")
@@ -47,7 +45,6 @@ WAYS = (
     {"few_pairs": 0, "counted_price": 1},
     {"few_pairs": 0, "counted_price": 1_000_000},
 )
-_numbers = itertools.count()
 
 
 class Histories(RuleBasedStateMachine):
@@ -82,11 +79,12 @@ class Histories(RuleBasedStateMachine):
             "kept_loads": [0, 8],
             "pattern_runs": [1, 8],
             "coded_rows": [1, 3, 100_000],
+            "remembered_bytes": [0, 20_000, 2**27],
         }
         sizes = {name: self.random.choice(some) for name, some in choices.items()}
         self._stack.enter_context(other_sizes(**sizes, **ways))
         self.spark = Session(random=self.random, widens=widen)
-        self.state = f"memory://dependencies/{next(_numbers)}"
+        self.state = self._stack.enter_context(some_place(self.random))
         self.storage = Storage(self.state)
         self.key, self.file = key, file
         self.pool = self._pool()
@@ -107,9 +105,6 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "_stack"):
             self._stack.close()
-            filesystem = fsspec.filesystem("memory")
-            if filesystem.exists(self.state):
-                filesystem.rm(self.state, recursive=True)
 
     # what can happen
 

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import fsspec
 
 from dc_engine.constraints.model import Constraint
 from tests.detection.oracle import compare, pair_violates, row_violates
 
 Row = dict[str, Any]
+_IN_MEMORY = Path("/dev/shm")
+_numbers = itertools.count()
+
+
+@contextmanager
+def some_place(random: Random) -> Iterator[str]:
+    """Where a state may be: in memory, or on a disk, where sessions keep what they read and sync beside the work."""
+    if random.random() < 0.5:
+        with TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
+            yield f"{folder}/state"
+        return
+    state, filesystem = f"memory://histories/{next(_numbers)}", fsspec.filesystem("memory")
+    try:
+        yield state
+    finally:
+        if filesystem.exists(state):
+            filesystem.rm(state, recursive=True)
 
 
 class Refused(Exception):

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-import fsspec
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -37,7 +36,18 @@ from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source
-from tests.jobs.histories import Given, Played, Refused, Row, as_text, is_unique, play, violating, violations
+from tests.jobs.histories import (
+    Given,
+    Played,
+    Refused,
+    Row,
+    as_text,
+    is_unique,
+    play,
+    some_place,
+    violating,
+    violations,
+)
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 TYPES = {
@@ -143,11 +153,11 @@ TINY = {
     "unit_bytes": 50,
     "unit_entries": 3,
     "unit_rows": 2,
+    "few_rows": 2,
     "message_bytes": 50,
     "check_tasks": 2,
 }
 """Sizes at which work, files and lists are cut. So small, a handful of rows is cut as millions are."""
-_numbers = itertools.count()
 
 
 class Unknown(Exception):
@@ -225,11 +235,12 @@ class Histories(RuleBasedStateMachine):
         sizes = {
             "recent_loads": self.random.choice([0, 0, 1, 3, 40]),
             "kept_loads": self.random.choice([0, 1, 8]),
+            "remembered_bytes": self.random.choice([0, 20_000, 2**27]),
         }
         if trees:  # as if there were too many pairs to look at each
             sizes["scanned_pairs"] = -1
         self._stack.enter_context(other_sizes(**sizes, **self.sizes))
-        self.state = f"memory://histories/{next(_numbers)}"
+        self.state = self._stack.enter_context(some_place(self.random))
         self.storage = Storage(self.state)
         self.key = self.committed_key = key
         self.reads_all = reads_all
@@ -249,9 +260,6 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "_stack"):
             self._stack.close()
-            filesystem = fsspec.filesystem("memory")
-            if filesystem.exists(self.state):
-                filesystem.rm(self.state, recursive=True)
 
     # what can happen
 
