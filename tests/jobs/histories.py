@@ -23,11 +23,18 @@ _numbers = itertools.count()
 
 
 @contextmanager
+def on_disk() -> Iterator[str]:
+    """Where a state may be on a disk."""
+    with TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
+        yield f"{folder}/state"
+
+
+@contextmanager
 def some_place(random: Random) -> Iterator[str]:
     """Where a state may be: in memory, or on a disk, where sessions keep what they read and sync beside the work."""
     if random.random() < 0.5:
-        with TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
-            yield f"{folder}/state"
+        with on_disk() as state:
+            yield state
         return
     state, filesystem = f"memory://histories/{next(_numbers)}", fsspec.filesystem("memory")
     try:
