@@ -114,7 +114,8 @@ def test_others_search_what_was_not_begun_in_time(problem, max_terms, seconds, s
         with other_sizes(**CUTS, searched_seconds=seconds):
             workers = searchers(Session(random=Random(seed)))
             shared = minimal_hitting_sets(problem, max_terms=max_terms, threads=1, workers=workers)
-    assert shared.sets == alone.sets, "in the same order"
+    assert len(shared.sets) == len(alone.sets), "each once"
+    assert set(shared.sets) == set(alone.sets)
     assert shared.complete
     assert set(shared.sets) == by_definition(problem, max_terms)
 

@@ -13,11 +13,13 @@ import numpy as np
 
 from dc_engine.constraints.model import Body, Column, Predicate
 from dc_engine.constraints.normalise import normalise
+from dc_engine.discovery.bits import packed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.terms import ALL, Outcome, Terms, op_of
 
 Box = tuple[int, ...]
 """The outcomes that each term admits, as ``Outcome`` has them."""
+_AT_ONCE = 1 << 20
 _ALL, _EQUAL = int(ALL), int(Outcome.EQUAL)
 _DIFFERENT = int(Outcome.LESS | Outcome.GREATER)
 _TURNED = tuple(
@@ -104,10 +106,21 @@ def matrix(terms: Terms, boxes: Sequence[Box]) -> np.ndarray:
 def follow(terms: Terms, boxes: Sequence[Box], stronger: Sequence[Box]) -> np.ndarray:
     """Which boxes lie in some other, taken either way round."""
     inside = np.zeros(len(boxes), bool)
-    mine = matrix(terms, boxes)
-    for other in {way for one in stronger for way in (one, mirrored(terms, one))}:
-        inside |= ~(mine & ~np.array(other, np.uint8)).any(axis=1)
+    if not len(boxes) or not len(stronger):
+        return inside
+    others = matrix(terms, stronger)
+    outside = ~_words(np.concatenate([others, turned(others[:, list(terms.mirror)])]))
+    mine = _words(matrix(terms, boxes))
+    step = max(1, _AT_ONCE // len(outside))
+    for first in range(0, len(mine), step):
+        part = mine[first : first + step, None, :] & outside
+        inside[first : first + step] = (~part.any(axis=2)).any(axis=1)
     return inside
+
+
+def _words(table: np.ndarray) -> np.ndarray:
+    """The admitted outcomes of boxes in bits."""
+    return packed((table[:, :, None] >> np.arange(3) & 1).astype(bool).reshape(len(table), -1))
 
 
 def containing(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
