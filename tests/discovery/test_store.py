@@ -20,6 +20,7 @@ from dc_engine.discovery.keeping import COUNTED, Known, Turnover, changed, diffe
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Limits, Space
 from dc_engine.discovery.store import Store, added_up
+from dc_engine.errors import StateError
 from dc_engine.state.files import DataFile, FileKind
 from tests.discovery.test_hitting import terms_of
 from tests.discovery.test_search import Box, histories, table_of
@@ -129,3 +130,13 @@ def test_truth_values_are_packed_by_rows_and_by_columns(rows, width):
 def test_large_runs_are_left_alone(rows, merged):
     files = [DataFile(str(place), FileKind.PATTERNS, "", 0, 1, "", lines) for place, lines in enumerate(rows)]
     assert [one.rows for one in small_runs(files)] == merged
+
+
+def test_counts_that_are_not_those_of_the_rows_are_told_as_that():
+    rows = Coded(np.arange(4), {"a": np.array([0, 0, 1, 1], np.int32), "b": np.array([0, 1, 0, 1], np.int32)})
+    space = Space({"a": "int", "b": "int"}, classes=("unique",))
+    others = Coded(np.arange(4), {name: np.arange(4, dtype=np.int32) for name in rows.codes})
+    all_, some = np.ones(4, bool), np.array([True, True, False, False])
+    known = found(space, others, COUNTED)
+    with pytest.raises(StateError, match=r"not those of its rows.*Rebuild"):
+        changed(space, known, Turnover(rows, all_, some))

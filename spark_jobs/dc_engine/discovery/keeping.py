@@ -30,7 +30,7 @@ from dc_engine.discovery.space import Space
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.store import Store, added_up, alive, joined, laid_out, run_of, shown_lines, unknown
 from dc_engine.discovery.table import Shown, Table, pairs_of
-from dc_engine.errors import RequestError, counted
+from dc_engine.errors import RequestError, StateError, counted
 from dc_engine.sizes import SIZES
 
 log = logging.getLogger("airflow_dc_provider.discover")
@@ -215,7 +215,9 @@ def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> 
     run = run_of(table.layout, turnover.rows.ids, parts)
     were = sum((one.pairs_of(run.patterns) for one in known.runs), np.zeros(len(run), np.int64))
     if (were + run.pairs < 0).any():
-        raise AssertionError("patterns have fewer than no pairs: the stored counts are not those of the rows")
+        raise StateError(
+            "The numbers of pairs that the state keeps are not those of its rows.", hint="Rebuild the state."
+        )
     runs = (*known.runs, run) if len(run) else known.runs
     if space.max_error:
         return _enumerated(space, table, runs, known)
