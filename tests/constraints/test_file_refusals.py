@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dc_engine.constraints.entries import FEED_COLUMNS as REFUSED
+from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.staging import FEED_COLUMNS
 from tests.constraints.documents import one, refusal, write
 
@@ -14,6 +15,14 @@ FILE_REFUSALS = [
     ("- a\n", "tax.yml:1: has to be a mapping.", "version, table and constraints"),
     ("version: 1\ntable: [\n", "tax.yml:3: is not valid YAML", ""),
     ("version: 1\ntable: `tax`\n", "tax.yml:2: is not valid YAML", "in quotes"),
+    ("version: 1\ntable: t.a: b\n", "tax.yml:2: is not valid YAML", "in quotes"),
+    ("version: 1\nconstraints:\n\t- name: a\n", "tax.yml:3: is not valid YAML", "a tab"),
+    ("version: 1\nconstraints:\n - name: a\n \tfd: a -> b\n", "tax.yml:4: is not valid YAML", "a tab"),
+    ("version: 1\nconstraints:\n  - name: a\n   fd: a -> b\n", "tax.yml:4: is not valid YAML", "the indentation"),
+    ("version: 1\nconstraints:\n  - name: a\n      fd: a -> b\n", "tax.yml:4: is not valid YAML", "the indentation"),
+    ("version: 1\nconstraints:\n  - name: a\n  fd: a -> b\n", "tax.yml:4: is not valid YAML", "the indentation"),
+    ("version: 1\n table: tax\n", "tax.yml:2: is not valid YAML", "the indentation"),
+    ("version: 1\nconstraints:\n - name:a\n   fd: a -> b\n", "tax.yml:4: is not valid YAML", "a space after 'name:'"),
     ("version: 1\n---\nversion: 1\n", "tax.yml:2: a second document begins here.", "Keep one"),
     ("--- # nothing\n", "tax.yml:2: has to be a mapping.", ""),
     ("# nothing\n", "tax.yml: is empty.", ""),
@@ -100,8 +109,10 @@ ENTRY_REFUSALS: list[tuple[str, int, str, str]] = [
         "'kind' has to be 'deny' or 'unique' or",
         "Did you mean 'unique'?",
     ),
+    ("fd: zip => city", 5, "'fd': expected '->', found '='", "'->'"),
+    ("pod: a => -> b >", 5, "'pod': expected '->', found '>'", "'>='"),
     ("fd: zip -> zip", 5, "'fd': column zip is on both sides", "Leave it out"),
-    ("order: a, b -> c", 5, "'order': an order has one column on each side.", "'within'"),
+    ("order: a, b -> a", 5, "'order': a table sorted by a, b is always sorted by a", "Leave it out"),
     ("pod: a > -> a >", 5, "'pod': it can never be violated", ""),
     ("pod: a -> b >", 5, "'pod': expected an operator", "a >"),
     ("unique: 5", 5, "'unique' has to be a list of columns, not a number (5).", ""),
@@ -213,6 +224,16 @@ ENTRY_REFUSALS: list[tuple[str, int, str, str]] = [
         "unique",
     ),
 ]
+
+
+def test_lists_in_brackets_are_told_to_be_quoted(tmp_path: Path) -> None:
+    text = "version: 1\ntable: tax\nconstraints:\n  - name: rule\n    order: {0}\n"
+    error = refusal(write(tmp_path, text.format("[a, b] -> [c]")))
+    assert ":5: is not valid YAML" in error.message
+    assert "Leave the brackets out" in error.hint
+    for written in ('"[a, b] -> [c]"', "a, b -> c"):
+        read = load_constraints(write(tmp_path, text.format(written)))
+        assert [one.name for one in read.constraints] == ["rule.c", "rule.a ~ c", "rule.b ~ c"]
 
 
 @pytest.mark.parametrize(("entry", "line", "message", "hint"), ENTRY_REFUSALS)

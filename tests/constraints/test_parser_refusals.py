@@ -10,6 +10,9 @@ from dc_engine.constraints.parser import parse_body, parse_formula
 from dc_engine.errors import ConstraintError
 
 BODY_REFUSALS = [
+    ("t.a => s.a", "expected a column or a constant, found '>'", "Write '>='."),
+    ("t.a = s.a and t.b =< s.b", "expected a column or a constant, found '<'", "Write '<='."),
+    ("t.a => s.a and not", "found '>'", "Write '>='."),
     ("", "the text is empty", "t.zip = s.zip"),
     ("  ", "the text is empty", "t.zip = s.zip"),
     (

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,7 @@ class TestMeaning:
     def test_order_means_that_sorting_by_the_left_sorts_the_right(self, rows: list[Row]) -> None:
         """With no NULLs: every way to sort a group by a leaves b sorted exactly when no pair violates."""
         rows = [row for row in rows if None not in row.values()]
-        violated = any(violates(order("a -> b", ["c"]), t, s) for t, s in combinations(rows, 2))
+        violated = any(violates(order("a -> b", ["c"])["b"], t, s) for t, s in combinations(rows, 2))
         groups = ([row for row in rows if row["c"] == value] for value in range(4))
         sorted_everywhere = True
         for group in groups:
@@ -52,9 +53,32 @@ class TestMeaning:
             sorted_everywhere &= rising == sorted(rising) and falling == sorted(falling)
         assert violated == (not sorted_everywhere)
 
+    @given(small_rows, st.data())
+    def test_an_order_of_lists_means_that_sorting_by_one_sorts_by_the_other(self, rows: list[Row], data: Any) -> None:
+        """With no NULLs: all parts hold exactly when every way to sort a group by the left leaves the right sorted."""
+        rows = [row for row in rows if None not in row.values()]
+        left, right = (data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True)) for _ in "lr")
+        within = data.draw(st.sampled_from([[], ["d"]]))
+        try:
+            parts = order(f"[{', '.join(left)}] -> [{', '.join(right)}]", within)
+        except ConstraintError:
+            parts = {}
+        if len(left) == len(right) == 1 and left == right:
+            return  # that is refused in other words
+        violated = any(violates(bodies, t, s) for bodies in parts.values() for t, s in combinations(rows, 2))
+        sorted_everywhere = True
+        for value in {row["d"] for row in rows} if within else {None}:
+            group = [row for row in rows if not within or row["d"] == value]
+            for way in (1, -1):  # ties of the left are sorted by the right, and against it
+                some = sorted(group, key=lambda row: [way * row[name] for name in right])
+                some = sorted(some, key=lambda row: [row[name] for name in left])
+                values = [[row[name] for name in right] for row in some]
+                sorted_everywhere &= values == sorted(values)
+        assert violated == (not sorted_everywhere)
+
     @given(small_rows, nulls)
     def test_order_is_violated_by_a_split_or_a_swap_and_never_by_both(self, rows: list[Row], nulls: str) -> None:
-        split, swap = order("a -> b", ["c"])
+        split, swap = order("a -> b", ["c"])["b"]
         for t, s in combinations(rows, 2):
             is_split = same(t, s, "ca", nulls) and differ(t, s, "b", nulls)
             is_swap = same(t, s, "c", nulls) and any(
@@ -101,10 +125,14 @@ class TestWriting:
             "city": "not (t.zip = s.zip and t.city != s.city)",
             "the state": "not (t.zip = s.zip and t.`the state` != s.`the state`)",
         }
-        assert print_bodies(order("salary->rate", ["state"])) == (
+        assert print_bodies(order("salary->rate", ["state"])["rate"]) == (
             "not (t.state = s.state and t.salary = s.salary and t.rate != s.rate)"
             " and not (t.state = s.state and t.salary < s.salary and t.rate > s.rate)"
         )
+        assert {name: print_bodies(bodies) for name, bodies in order("[year, salary] -> [year, bin]").items()} == {
+            "bin": "not (t.year = s.year and t.salary = s.salary and t.bin != s.bin)",
+            "salary ~ bin": "not (t.year = s.year and t.salary < s.salary and t.bin > s.bin)",
+        }
         assert print_bodies(pod("midterm >, final > -> grade >")["grade"]) == (
             "not (t.midterm > s.midterm and t.final > s.final and t.grade <= s.grade)"
         )
@@ -118,7 +146,7 @@ class TestWriting:
         written = {
             "unique": unique(["a"]),
             "fd": fd("a, b -> c")["c"],
-            "order": order("a -> b", ["c"]),
+            "order": order("a -> b", ["c"])["b"],
             "pod": pod("a >, b <= -> c =")["c"],
         }
         for kind, bodies in written.items():
@@ -126,7 +154,8 @@ class TestWriting:
             assert fits(kind, bodies)  # type: ignore[arg-type]
         assert not fits("unique", written["fd"])
         assert not fits("fd", written["unique"])
-        assert not fits("order", written["fd"])
+        assert not fits("order", written["unique"])
+        assert not fits("order", written["pod"])
         assert not fits("pod", written["order"])
 
 
@@ -145,8 +174,12 @@ class TestWriting:
         (fd, "a.b -> c", "found '.'", "backticks"),
         (fd, "zip > -> city", "expected '->', found '>'", "Only a 'pod'"),
         (fd, "`` -> city", "a column without a name", ""),
-        (order, "a, b -> c", "one column on each side", "'within'"),
-        (order, "a -> b, c", "one column on each side", "'within'"),
+        (order, "a, b -> A", "sorted by a, b is always sorted by A: the order says nothing", "Leave it out"),
+        (order, "[a, b -> c", "expected ',' or ']', found '->' at character 7", ""),
+        (order, "a] -> c", "expected '->', found ']' at character 2", ""),
+        (order, "a, A -> c", "column A is named twice", ""),
+        (order, "a -> b, c, B", "column B is named twice", ""),
+        (order, ", ".join(f"c{n}" for n in range(21)) + " -> a", "21 columns on one side; 20 are allowed", ""),
         (order, "a -> A", "column A is on both sides", ""),
         (pod, "a -> b >", "expected an operator (= != < <= > >=) after a, found '->'", "a >"),
         (pod, "a > -> b", "an operator (= != < <= > >=) after b is missing at the end", "b >"),
@@ -182,7 +215,7 @@ class TestWithoutText:
         *left, right = names
         quoted = [f"`{name.replace('`', '``')}`" for name in names]
         assert fd(f"{', '.join(quoted[:-1])} -> {quoted[-1]}") == {right: building.fd(left, right)}
-        assert order(f"{quoted[0]} -> {quoted[-1]}") == building.order(left[0], right)
+        assert order(f"{quoted[0]} -> {quoted[-1]}") == {right: building.order(left[0], right)}
         marked = ", ".join(f"{name} >" for name in quoted[:-1])
         built = building.pod([(name, Op.GT) for name in left], (right, Op.LE))
         assert pod(f"{marked} -> {quoted[-1]} <=") == {right: built}

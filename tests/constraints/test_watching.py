@@ -54,7 +54,7 @@ class TestReading:
             ("zip -> county", "warn", "ignore", "not (t.zip = s.zip and t.county != s.county)"),
             ("one phone", "error", "equal", "not (t.area_code = s.area_code and t.phone = s.phone)"),
             (
-                "not (t.salary > s.salary and t.rate < s.rate)",
+                "salary > -> rate >=",
                 "error",
                 "ignore",
                 "not (t.salary > s.salary and t.rate < s.rate)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from dc_engine.constraints.model import Body, Column, Kind, Op, Predicate
 from dc_engine.constraints.normalise import normalise
@@ -11,6 +12,8 @@ from dc_engine.errors import ConstraintError
 
 Bodies = tuple[Body, ...]
 _MAX_COLUMNS = 1_000
+_MAX_LISTED = 20
+"""Columns on one side of an order: it has a part for each two of them."""
 
 
 def unique(columns: Sequence[str]) -> Bodies:
@@ -35,6 +38,51 @@ def order(x: str, y: str, within: Sequence[str] = ()) -> Bodies:
     return split, swap
 
 
+class Part(NamedTuple):
+    """Of an order of lists: a column is constant within a context, or two go up and down together."""
+
+    context: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called among the parts."""
+        return " ~ ".join(self.columns)
+
+    @property
+    def body(self) -> Body:
+        """What no two rows may do."""
+        ops = (Op.NE,) if len(self.columns) == 1 else (Op.LT, Op.GT)
+        return (*unique(self.context)[0], *map(_between, self.columns, ops))
+
+
+def order_parts(left: Sequence[str], right: Sequence[str], within: Sequence[str] = ()) -> list[Part]:
+    """What it takes that a table sorted by some columns, one after the other, is sorted by others too.
+
+    The left side decides each column of the right side (no split); and each two columns, one of either side, go
+    together where those before them are equal (no swap). What is true of every table is left out.
+    """
+    for side in (left, right):
+        check_distinct(side)
+        if len(side) > _MAX_LISTED:
+            raise ConstraintError(f"an order has {len(side):,} columns on one side; {_MAX_LISTED} are allowed.")
+    _check_apart(within, [*left, *right], "is in 'within' and in the order")
+    whole = _once(within, left)
+    parts = [Part(whole, (name,)) for name in right if not _has(whole, name)]
+    for place, one in enumerate(left):
+        for other_place, other in enumerate(right):
+            context = _once(within, left[:place], right[:other_place])
+            if one.lower() != other.lower() and not _has(context, one) and not _has(context, other):
+                parts.append(Part(context, (one, other)))
+    if not parts:
+        raise ConstraintError(
+            f"a table sorted by {', '.join(map(print_name, left))} is always sorted by"
+            f" {', '.join(map(print_name, right))}: the order says nothing.",
+            hint="Leave it out.",
+        )
+    return parts
+
+
 def pod(left: Sequence[tuple[str, Op]], right: tuple[str, Op], within: Sequence[str] = ()) -> Bodies:
     """When the left side holds between two rows, so does the right."""
     _check_number([name for name, _ in left])
@@ -56,7 +104,7 @@ def fits(kind: Kind, bodies: Bodies) -> bool:
     if kind == "fd":
         return ops == [["!="]]
     if kind == "order":
-        return ops == [["!="], ["<", ">"]]
+        return ops in ([["!="], ["<", ">"]], [["!="]], [["<", ">"]])
     if kind == "pod":
         return len(bodies) == 1
     raise AssertionError(f"there is no kind of rule {kind!r}")
@@ -85,6 +133,19 @@ def _check_apart(names: Sequence[str], others: Sequence[str], problem: str) -> N
     for name in names:
         if name.lower() in known:
             raise ConstraintError(f"column {print_name(name)} {problem}.", hint="Leave it out on one side.")
+
+
+def _has(names: Sequence[str], name: str) -> bool:
+    return name.lower() in [one.lower() for one in names]
+
+
+def _once(*some: Sequence[str]) -> tuple[str, ...]:
+    """The names of several lists, each once."""
+    first: dict[str, str] = {}
+    for names in some:
+        for name in names:
+            first.setdefault(name.lower(), name)
+    return tuple(first.values())
 
 
 def _between(name: str, op: Op) -> Predicate:

@@ -13,9 +13,9 @@ from typing import Any
 
 from dc_engine.constraints.entries import read_rule
 from dc_engine.constraints.files import load_text
-from dc_engine.constraints.insertion import insert
+from dc_engine.constraints.insertion import in_lines, insert
 from dc_engine.constraints.model import Constraint, ConstraintSet, Severity
-from dc_engine.constraints.naming import class_of, columns_of, id_of, text_of
+from dc_engine.constraints.naming import class_of, columns_of, id_of, pod_sides, pod_text, text_of
 from dc_engine.constraints.printer import formula, print_name
 from dc_engine.constraints.section import Section
 from dc_engine.errors import ConstraintError
@@ -28,8 +28,9 @@ _MAX_STEM = 150
 def pin(text: str, dependencies: Iterable[Mapping[str, Any]], severity: Severity | None = None) -> str:
     """The text of a constraint file with dependencies pinned; ``severity`` is theirs, if not the section's.
 
-    A dependency has a ``formula`` (or, for the classes ``unique`` and ``fd``, at least a ``class`` and a ``text``), and
-    may have a ``name`` and ``nulls``. One that the file has already, in whatever words, is refused.
+    A dependency has a ``formula`` (or, for the classes ``unique``, ``fd`` and ``pod``, a ``class`` and a ``text``), and
+    may have a ``name`` and ``nulls`` (of class ``od`` by default ``equal``: that comes nearest to NULLs that are
+    first). One that the file has already, in whatever words, is refused.
     """
     rules = load_text(text)
     known = {**_by_id(rules.constraints), **_by_id(rules.dependencies.pinned)}
@@ -57,6 +58,12 @@ def promote(text: str, dependencies: Iterable[Mapping[str, Any]], severity: Seve
     return _checked(insert(text, ("constraints",), entries), rules, constraints=[rule for _, rule in found])
 
 
+def as_constraint(dependency: Mapping[str, Any]) -> str:
+    """A dependency as the entry of a constraint file, to be pasted into its list of constraints."""
+    rule = _rule(dependency)
+    return in_lines([{"name": _free(_stem(rule), ()), **_entry(rule)}])
+
+
 def _new(dependencies: Iterable[Mapping[str, Any]], known: Mapping[str, Constraint]) -> list[tuple[str, Constraint]]:
     """The given names and rules of dependencies, if the file says none of them yet."""
     seen: dict[str, Constraint] = dict(known)
@@ -78,16 +85,16 @@ def _rule(dependency: Mapping[str, Any]) -> Constraint:
     kind, text = dependency.get("class"), dependency.get("text") or ""
     if dependency.get("formula"):
         entry: Entry = {"formula": dependency["formula"]}
-    elif kind == "fd":
-        entry = {"fd": text}
+    elif kind in ("fd", "pod"):
+        entry = {kind: text}
     elif kind == "unique" and (listed := _LISTED.fullmatch(text)):
         entry = {"unique": listed[1]}
     else:
         raise ConstraintError(
             f"the dependency {text or kind!r} has no formula.", hint="Give its 'formula', as a verdict shows it."
         )
-    if dependency.get("nulls"):
-        entry["nulls"] = dependency["nulls"]
+    if nulls := dependency.get("nulls") or ("equal" if kind == "od" else ""):
+        entry["nulls"] = nulls
     section = Section("dependency", entry, f"'{text}'" if text else "")
     _, parts = read_rule(section)
     if len(parts) != 1:
@@ -107,6 +114,8 @@ def _entry(rule: Constraint) -> Entry:
         return {"unique": [_listed(name) for name in equal], **nulls}
     if kind == "fd" and equal:
         return {"fd": f"{', '.join(map(print_name, equal))} -> {print_name(unequal[0])}", **nulls}
+    if kind == "pod" and (text := pod_text(rule.bodies[0])):
+        return {"pod": text, **nulls}
     return {"formula": formula(rule), **nulls}
 
 
@@ -122,12 +131,15 @@ def _named(name: str) -> Entry:
 def _stem(rule: Constraint) -> str:
     """What a constraint is called that was a dependency: ``zip_decides_city``, ``phone_is_unique``."""
     equal, unequal = columns_of(rule.bodies)
-    names = {
-        "unique": f"{'_'.join(equal)}_is_unique",
-        "fd": f"{'_'.join(equal)}_decides_{unequal[0]}" if equal and unequal else "",
-        "dc": "",
-    }
-    readable = re.sub(r"[^\w.-]+", "_", names[class_of(rule.bodies)]).strip("_")
+    kind, name = class_of(rule.bodies), ""
+    if kind == "unique":
+        name = f"{'_'.join(equal)}_is_unique"
+    elif kind == "fd" and equal:
+        name = f"{'_'.join(equal)}_decides_{unequal[0]}"
+    elif kind == "pod":
+        left, right = pod_sides(rule.bodies[0])
+        name = f"{right[0]}_follows_{'_'.join(column for column, _ in left)}" if left else ""
+    readable = re.sub(r"[^\w.-]+", "_", name).strip("_")
     return readable if readable and len(readable) <= _MAX_STEM and readable.isprintable() else id_of(rule)
 
 

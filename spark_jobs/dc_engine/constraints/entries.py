@@ -30,7 +30,7 @@ _WITHIN_HINTS = {
 
 
 def expand(section: Section) -> list[Constraint]:
-    """One entry of the constraints; an ``fd`` or ``pod`` with several right columns is several constraints."""
+    """One entry; an ``fd`` or ``pod`` with several right columns or an ``order`` of lists is several constraints."""
     section.only(RULES + _OPTIONS)
     rule, parts = read_rule(section)
     severity = cast(Severity, section.choice("severity", get_args(Severity), "error"))
@@ -102,12 +102,13 @@ def _bodies_by_suffix(rule: str, value: Any, within: list[str]) -> list[tuple[st
         return [("", (normalise(parse_body(value)),))]
     if rule == "formula":
         return [("", tuple(map(normalise, parse_formula(value))))]
-    if rule == "order":
-        return [("", sugar.order(value, within))]
-    by_column = sugar.fd(value) if rule == "fd" else sugar.pod(value, within)
-    if len(by_column) == 1:
-        return [("", bodies) for bodies in by_column.values()]
-    return [(f".{column}", bodies) for column, bodies in by_column.items()]
+    if rule == "fd":
+        by_part = sugar.fd(value)
+    else:
+        by_part = sugar.order(value, within) if rule == "order" else sugar.pod(value, within)
+    if len(by_part) == 1:
+        return [("", bodies) for bodies in by_part.values()]
+    return [(f".{part}", bodies) for part, bodies in by_part.items()]
 
 
 def _within(section: Section, rule: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,9 +13,12 @@ from dc_engine.constraints.printer import print_name, quote_name
 from dc_engine.constraints.reading import parse, read
 from dc_engine.constraints.section import Section, describe, shown
 from dc_engine.constraints.watching import read_watching, to_section
-from dc_engine.errors import SchemaError, did_you_mean
+from dc_engine.errors import SchemaError, did_you_mean, escaped
 
 VERSION = 1
+_UNNAMED = re.compile(r"_c\d+")
+"""What Spark calls a column of CSV without a header."""
+_SEPARATOR = re.compile(r"[;\t|]")
 _FILE_KEYS = ("version", "table", "key", "constraints", "dependencies")
 
 
@@ -76,10 +80,22 @@ def check_columns(
             found = spellings.get(column.lower(), [])
             if not found:
                 message = f"Column {print_name(column)}, which {user} needs, is not in {source}."
-                raise SchemaError(message, hint=did_you_mean(column, known))
+                raise SchemaError(message, hint=_misread(known) or did_you_mean(column, known))
             if len(found) > 1:
                 message = f"Column {print_name(column)}, which {user} needs, is ambiguous in {source}: it has "
                 raise SchemaError(f"{message}{' and '.join(found)}.", hint="Rename one: case does not matter.")
+
+
+def _misread(columns: list[str]) -> str:
+    """What to do when the columns look as those of a CSV file do that is not read as it is written."""
+    if columns and all(_UNNAMED.fullmatch(name) for name in columns):
+        return (
+            f"The columns are called {columns[0]}, ... because a CSV file was read without its header: add the option "
+            "header=true; or a schema, if it has none."
+        )
+    if len(columns) == 1 and (separator := _SEPARATOR.search(columns[0])):
+        return f"There is one column, '{escaped(columns[0][:100])}': add the option sep={escaped(separator[0])}."
+    return ""
 
 
 def _check_version(section: Section) -> None:

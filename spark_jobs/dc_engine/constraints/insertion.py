@@ -8,7 +8,7 @@ from typing import Any
 
 Entries = Sequence[Mapping[str, Any]]
 _STEP = 2
-_PLAIN = re.compile(r"[A-Za-z_]([A-Za-z0-9_ .,()<>=!+-]*[A-Za-z0-9_)])?")
+_PLAIN = re.compile(r"[A-Za-z_]([A-Za-z0-9_ .,()<>=!+-]*[A-Za-z0-9_)<>=])?")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 """What YAML takes for something other than text."""
 
@@ -95,6 +95,11 @@ def _last_line(node: Any) -> int:
         node = last[1] if node.id == "mapping" else last
     mark = node.end_mark
     return int(mark.line) - (mark.column == 0 and mark.line > node.start_mark.line)
+
+
+def in_lines(entries: Entries) -> str:
+    """Entries as they stand in a list of a file."""
+    return "\n".join(_block(entries, 0))
 
 
 def _block(content: Any, indent: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Literal
 
 from dc_engine.constraints.model import Body, Column, Constant, Constraint, Nulls, Predicate, Row, microseconds
 from dc_engine.constraints.printer import print_value, quote_name
@@ -39,7 +40,7 @@ def meaning(constraint: Constraint) -> str:
     return meaning_of(constraint.bodies, constraint.nulls)
 
 
-def meaning_of(bodies: Iterable[Body], nulls: Nulls) -> str:
+def meaning_of(bodies: Iterable[Body], nulls: Nulls | Literal["first"]) -> str:
     """The same for bodies alone."""
     return f"nulls {nulls}: " + " or ".join(sorted(set(map(_body_meaning, bodies))))
 

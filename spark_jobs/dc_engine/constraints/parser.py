@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
 from dc_engine.constraints.model import Body, Column, Constant, ConstantValue, Predicate
-from dc_engine.constraints.tokens import BODY, OPERATORS, Token, syntax_error, tokenize, unquote
+from dc_engine.constraints.tokens import BODY, OPERATORS, TURNED, Token, syntax_error, tokenize, unquote
 from dc_engine.errors import ConstraintError
 
 _MAX_DEPTH = 50
@@ -107,6 +107,8 @@ class _Parser:
         follows = self.tokens[self.position - 1] if self.position else None
         if token.text.startswith(".") and follows is not None and follows.kind == "column":
             return f"Quote a name that contains a dot with backticks: {follows.text[0]}.`a.b`."
+        if follows is not None and (meant := TURNED.get(follows.text + token.text)):
+            return f"Write '{meant}'."
         if token.kind == "word":
             return _WORD_HINTS.get(token.text.lower(), _AND_HINT)
         if token.kind in ("number", "arrow") and token.text[0] in "+-":

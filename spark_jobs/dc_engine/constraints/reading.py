@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,16 @@ _MAX_NUMBER = 2**63 - 1
 _DEPTH_HINT = "A file has a list of constraints, and a constraint at most lists of columns."
 _TAG = "tag:yaml.org,2002:"
 _QUOTE_HINT = "Put the whole value in quotes: characters such as ` @ % & * # or ': ' mean something to YAML."
+
+
+_ORDER_OF_LISTS = re.compile(r"\border:\s*\[")
+_LIST_HINT = 'Leave the brackets out, or put the whole value in quotes: order: "[a, b] -> [c]".'
+_TAB_HINT = "The line is indented with a tab, and YAML takes only spaces: replace it."
+_INDENT_HINT = "Check the indentation: the keys of an entry begin below each other, in one column, after spaces."
+_KEY_LINE = re.compile(r"\s*(?:- +)?[\w-]+:(?:\s+[^:]*)?")
+"""A key, with a value in which no other key can be meant."""
+_NO_SPACE = re.compile(r"\s*(?:- +)?(\w+):(?=[^\s/])")
+_OUT_OF_PLACE = ("expected '-' indicator", "expected key", "expected <block end>", "mapping values are not allowed")
 
 
 class LinedMapping(dict[str, Any]):
@@ -32,6 +43,11 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mappi
         _check_mapping(source)
         return "constraints", source
     name = os.fspath(source)
+    return name, parse(name, read_text(name))
+
+
+def read_text(name: str) -> str:
+    """The text of a file, by its path or URI."""
     data = _read_bytes(name)
     if len(data) > _MAX_BYTES:
         raise ConstraintError(
@@ -39,10 +55,9 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, Mappi
             hint="Is it the right file? The rules of a table are one file; data belongs in the table.",
         )
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConstraintError(f"{name}: is not UTF-8 text ({error.reason}).", hint="Save it as UTF-8.") from None
-    return name, parse(name, text)
 
 
 def _check_mapping(document: Mapping[Any, Any]) -> None:
@@ -95,9 +110,24 @@ def parse(name: str, text: str) -> Mapping[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise ConstraintError(f"{where}: is not valid YAML: {error.problem}.", hint=_QUOTE_HINT) from None
+        hint = _hint(error.problem or "", text.splitlines()[: mark.line + 1] if mark else [])
+        raise ConstraintError(f"{where}: is not valid YAML: {error.problem}.", hint=hint) from None
     except yaml.YAMLError as error:
         raise ConstraintError(f"{name}: is not valid YAML: {' '.join(str(error).split())}.") from None
+
+
+def _hint(problem: str, lines: list[str]) -> str:
+    """What is likely wrong, in the last of the lines up to which YAML could read."""
+    line = lines[-1] if lines else ""
+    before = next((one for one in reversed(lines[:-1]) if one.strip()), "")
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return _TAB_HINT
+    if _ORDER_OF_LISTS.search(line):
+        return _LIST_HINT
+    if any(words in problem for words in _OUT_OF_PLACE) and _KEY_LINE.fullmatch(line):
+        glued = _NO_SPACE.match(before)
+        return f"Write a space after '{glued[1]}:', in the line before." if glued else _INDENT_HINT
+    return _QUOTE_HINT
 
 
 class _Document:

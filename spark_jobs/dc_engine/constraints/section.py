@@ -115,7 +115,7 @@ class Section:
         try:
             if isinstance(value, str):
                 return parse_columns(value)
-            names = [unquote(name) if name[0] == name[-1] == "`" and name != "`" else name for name in value]
+            names = [unquote(name) if name[0] == name[-1] == "`" else name for name in value]
             check_unicode("".join(names))
             check_distinct(names)
         except ConstraintError as error:
@@ -128,9 +128,14 @@ class Section:
         if not value:
             raise self.error(f"'{key}' is an empty list.", key=key, hint="Name at least one column.")
         for item in value:
-            if not isinstance(item, str) or not item.strip("`"):
+            if not isinstance(item, str) or not _names_something(item):
                 hint = "Put the name in quotes: YAML reads no, on, off and numbers as something else."
                 raise self.wrong_type(key, "a list of columns", [item], hint=hint)
+
+
+def _names_something(item: str) -> bool:
+    """Whether this is a column's name; of backticks alone it is one if they are quoted, as `` ```` `` is for one."""
+    return bool(item.strip("`")) or (len(item) >= 4 and len(item) % 2 == 0)
 
 
 def shown(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Short forms of common constraints, read from text: ``unique``, ``fd``, ``order`` and ``pod``.
 
-An ``fd`` or ``pod`` with several columns on the right stands for one constraint per column, so these give
-the bodies by right column.
+An ``fd`` or ``pod`` with several columns on the right stands for one constraint per column, and an ``order`` of lists
+for one per part, so these give the bodies by right column or part.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dc_engine.constraints import building
 from dc_engine.constraints.building import Bodies, check_distinct
 from dc_engine.constraints.model import Op
 from dc_engine.constraints.printer import print_name
-from dc_engine.constraints.tokens import LIST, OPERATORS, Token, syntax_error, tokenize, unquote
+from dc_engine.constraints.tokens import LIST, OPERATORS, TURNED, Token, syntax_error, tokenize, unquote
 from dc_engine.errors import ConstraintError
 
 
@@ -37,19 +37,22 @@ def fd(text: str) -> dict[str, Bodies]:
     return {name: building.fd(left, name) for name in right}
 
 
-def order(text: str, within: Sequence[str] = ()) -> Bodies:
-    """``x -> y``: sorted by x, y is sorted too."""
+def parse_order(text: str) -> tuple[list[str], list[str]]:
+    """``[a, b] -> [c, d]``: the two lists, with brackets or without."""
     reader = _ListReader(text)
-    left = reader.names()
+    left = reader.listed_names()
     reader.expect_arrow()
-    right = reader.names()
+    right = reader.listed_names()
     reader.expect_end()
-    if len(left) > 1 or len(right) > 1:
-        raise ConstraintError(
-            "an order has one column on each side.",
-            hint="Columns to hold fixed go under 'within'; several columns that rise together are a 'pod'.",
-        )
-    return building.order(left[0], right[0], within)
+    return left, right
+
+
+def order(text: str, within: Sequence[str] = ()) -> dict[str, Bodies]:
+    """``x -> y``: sorted by x, y is sorted too; ``[a, b] -> [c, d]``: sorted by a, then b, it is by c, then d."""
+    left, right = parse_order(text)
+    if len(left) == len(right) == 1:
+        return {right[0]: building.order(left[0], right[0], within)}
+    return {part.name: (part.body,) for part in building.order_parts(left, right, within)}
 
 
 def pod(text: str, within: Sequence[str] = ()) -> dict[str, Bodies]:
@@ -81,6 +84,14 @@ class _ListReader:
             names.append(self.name())
         return names
 
+    def listed_names(self) -> list[str]:
+        """Names, perhaps in brackets."""
+        opened = self.accept("other", "[")
+        names = self.names()
+        if opened and not self.accept("other", "]"):
+            raise self.unexpected("',' or ']'")
+        return names
+
     def marked_names(self) -> list[tuple[str, Op]]:
         marked = [self.marked_name()]
         while self.accept("comma"):
@@ -104,8 +115,8 @@ class _ListReader:
             raise syntax_error("a column without a name", self.text, token)
         return name
 
-    def accept(self, kind: str) -> bool:
-        if self.token.kind != kind:
+    def accept(self, kind: str, text: str | None = None) -> bool:
+        if self.token.kind != kind or text not in (None, self.token.text):
             return False
         self.position += 1
         return True
@@ -127,6 +138,10 @@ class _ListReader:
 
     def hint_for(self, token: Token) -> str:
         previous = self.tokens[self.position - 1].text.lower() if self.position else ""
+        if meant := TURNED.get(previous + token.text):
+            return f"Write '{meant}'."
+        if token.text == "=" and self.tokens[self.position + 1].text == ">":
+            return "Write the arrow as '->'."
         if token.text == "." and previous in ("t", "s"):
             return "Name the column alone, without t. or s."
         if token.kind in ("name", "other"):

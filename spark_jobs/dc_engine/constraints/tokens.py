@@ -11,6 +11,8 @@ from dc_engine.errors import ConstraintError
 KEYWORDS = frozenset({"and", "or", "not", "true", "false", "null", "is", "in", "between", "like"})
 """Words that are printed in backticks when they name a column (``date`` is special only before a string)."""
 
+TURNED = {"=>": ">=", "=<": "<=", "=!": "!="}
+"""Operators as people may write them, and as they are."""
 OPERATORS = {op.value: op for op in Op} | {"==": Op.EQ, "<>": Op.NE}
 
 # Alternatives with a repeated group are written so that unclosed text fails in linear time.
