@@ -9,7 +9,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,8 @@ from dc_engine.errors import StateError
 from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import Memory
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 
@@ -42,7 +43,8 @@ def xs(storage: Storage, file: DataFile, *, keep: bool = True) -> list[int]:
 def test_what_was_read_is_not_read_again(storage: Storage) -> None:
     file = stored(storage)
     first = xs(storage, file)
-    with patch.object(Storage, "read_parts", side_effect=AssertionError("it is read")):
+    reading = Mock(side_effect=AssertionError("it is read"))
+    with patch.multiple(Storage, read_part=reading, read_into=reading):
         assert xs(storage, file) == first
         with pytest.raises(AssertionError, match="it is read"):
             xs(storage, file, keep=False)
@@ -61,7 +63,7 @@ def test_row_groups_are_what_the_file_has_whatever_was_read_before(asked: list[s
         for groups in map(sorted, asked):
             rows = [row for group in groups for row in range(3 * group, min(3 * group + 3, 22))]
             lacking = set(groups) - known
-            with patch.object(Reader, "_fetch", autospec=True, side_effect=Reader._fetch) as fetch:
+            with patch.object(Reader, "_fetched", autospec=True, side_effect=Reader._fetched) as fetch:
                 assert Reader(storage, file, keep=True).read(groups, table.column_names).equals(table.take(rows))
             assert [set(call.args[1]) for call in fetch.call_args_list] == ([lacking] if lacking else [])
             known |= lacking
@@ -104,6 +106,17 @@ def test_the_oldest_goes_when_there_is_no_room() -> None:
     with other_sizes(remembered_bytes=100):
         assert [recall(one) for one in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]
     assert read == ["a", "b", "c", "b"]
+
+
+def test_what_does_not_fit_by_itself_drives_nothing_out() -> None:
+    memory, read = Memory(), []
+
+    def recall(key: str) -> str:
+        return memory.recall(key, lambda known: known or read.append(key) or key, lambda content: 40 * len(content))  # type: ignore[func-returns-value]
+
+    with other_sizes(remembered_bytes=100):
+        assert [recall(one) for one in ("a", "large", "a", "large")] == ["a", "large", "a", "large"]
+    assert read == ["a", "large", "large"]
 
 
 def test_footers_count_with_the_memory_that_they_take(storage: Storage, tmp_path: Path) -> None:

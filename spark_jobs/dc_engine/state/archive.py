@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load, id_hash, load_from
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 _HASH, _PLACE, _NUMBER, _GONE, _RECORD = "id_hash", "place", "number", "gone", "record"
@@ -54,13 +55,29 @@ def archived(storage: Storage, files: Sequence[DataFile], records: Sequence[Load
     while kept and kept[-1].rows <= _RATIO * sum(one.num_rows for one in tables):
         reader = Reader(storage, kept.pop())
         tables.insert(0, reader.read(range(len(reader.group_starts) - 1), _COLUMNS))
+    table = _newest(tables)
+    if not kept:  # nothing older is left that they would have to hide
+        table = _living(table)
+    return [*kept, _written(storage, table.sort_by(_HASH))] if table.num_rows else kept
+
+
+def in_order(storage: Storage, files: Sequence[DataFile], recent: Sequence[Load], column: str) -> pa.ChunkedArray:
+    """One column of the records that count, in the order of the history; ``record`` has them as JSON texts."""
+    wanted = list(dict.fromkeys((_PLACE, _GONE, column)))
+    readers = [Reader(storage, file) for file in files]
+    tables = [reader.read(range(len(reader.group_starts) - 1), wanted) for reader in readers]
+    return _living(_newest([*(one.select(wanted) for one in tables), _table(recent).select(wanted)])).column(column)
+
+
+def _newest(tables: Sequence[pa.Table]) -> pa.Table:
+    """The newest record of each place, in the order of the places; later tables have the newer records."""
     table = pa.concat_tables(tables).combine_chunks()
     backwards = table.column(_PLACE).to_numpy()[::-1]
-    newest = table.num_rows - 1 - np.unique(backwards, return_index=True)[1]
-    table = table.take(pa.array(newest))
-    if not kept:  # nothing older is left that they would have to hide
-        table = table.filter(pa.array(~table.column(_GONE).to_numpy(zero_copy_only=False)))
-    return [*kept, _written(storage, table.sort_by(_HASH))] if table.num_rows else kept
+    return table.take(pa.array(table.num_rows - 1 - np.unique(backwards, return_index=True)[1]))
+
+
+def _living(table: pa.Table) -> pa.Table:
+    return table.filter(pa.array(~table.column(_GONE).to_numpy(zero_copy_only=False)))
 
 
 def _table(records: Sequence[Load]) -> pa.Table:

@@ -37,6 +37,7 @@ class FileKind(enum.StrEnum):
     DEPENDENCIES = "dependencies", "dependencies", False, False
     CODES = "codes", "codes", False, True
     VERDICT = "verdict", "verdicts", True, False
+    DECISION = "decision", "decisions", True, False
     VIOLATIONS = "violations", "violations", True, False
     VIOLATING_ROWS = "violating_rows", "violating_rows", True, False
 
@@ -48,6 +49,7 @@ class Action(enum.StrEnum):
     """What made a snapshot."""
 
     APPLY = "apply"
+    DECIDE = "decide"
     RETRACT = "retract"
     COMPACT = "compact"
     VACUUM = "vacuum"

@@ -9,6 +9,7 @@ merged so that their number grows with the logarithm of the number of loads.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,6 +99,20 @@ class Loads:
         """The last loads of the history, from the snapshot if it holds enough of them, otherwise from all records."""
         mine = self.since(min((one.place for one in self.recent), default=0))
         return (mine if len(mine) >= most or not self.files else self.since())[-most:]
+
+    def each(self, most: int | None = None) -> Iterator[Load]:
+        """All loads, or the last ones, in the order of the history, one at a time: records stay packed until then."""
+        from dc_engine.state.archive import in_order
+
+        records = in_order(self.storage, self.files, self.recent, "record")
+        for text in records if most is None else records[max(len(records) - most, 0) :]:
+            yield load_from(json.loads(text.as_py()))
+
+    def ids(self) -> frozenset[str]:
+        """The ids of all loads."""
+        from dc_engine.state.archive import in_order
+
+        return frozenset(in_order(self.storage, self.files, self.recent, "load_id").to_pylist())
 
     def ids_of(self, numbers: Iterable[int]) -> dict[int, str]:
         """The ids of the loads with some numbers, including those replaced or taken out since."""

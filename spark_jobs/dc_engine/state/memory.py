@@ -2,7 +2,7 @@
 
 A session that applies load after load then reads only what is new. Everything is kept, after it was checked, under the
 checksum of its file and its stamp on the disk, so that a file that is touched or gone is noticed. The oldest
-goes first. Workers keep nothing: a large load would fill each of them.
+goes first, and what is too large by itself is not kept. Workers keep nothing: a large load would fill each of them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class Memory:
         content = read(known)
         if content is not known:
             with self._lock:
-                self._size += size(content) - self._known.pop(key, (None, 0))[1]
-                self._known[key] = (content, size(content))
+                self._size -= self._known.pop(key, (None, 0))[1]
+                if size(content) <= SIZES.remembered_bytes:
+                    self._known[key] = (content, size(content))
+                    self._size += size(content)
                 while self._size > SIZES.remembered_bytes:
                     self._size -= self._known.popitem(last=False)[1][1]
         return content

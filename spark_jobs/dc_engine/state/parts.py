@@ -1,13 +1,17 @@
-"""Parts of a file: row groups that were read, and the bytes of those that are about to be."""
+"""Parts of a file: row groups that were read; and several files read at the same time."""
 
 from __future__ import annotations
 
-import io
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 import pyarrow as pa
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 class Held:
@@ -48,36 +52,9 @@ def runs_of(numbers: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-class Parts(io.RawIOBase):
-    """A file of which only some parts are present, by their offsets."""
-
-    def __init__(self, size: int) -> None:
-        self._parts: dict[int, memoryview] = {}
-        self._starts: list[int] = []
-        self._size, self._place = size, 0
-
-    def hold(self, parts: dict[int, bytes]) -> None:
-        """Have these parts from now on."""
-        self._parts, self._starts = {start: memoryview(part) for start, part in parts.items()}, sorted(parts)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence != io.SEEK_SET:
-            offset += self._place if whence == io.SEEK_CUR else self._size
-        self._place = offset
-        return offset
-
-    def tell(self) -> int:
-        return self._place
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, length: int = -1) -> memoryview:  # Arrow takes any buffer, uncopied
-        start = self._starts[bisect_right(self._starts, self._place) - 1]
-        first = self._place - start
-        found = self._parts[start][first : None if length < 0 else first + length]
-        self._place += len(found)
-        return found
+def made_of_each(make: Callable[[Given], Made], files: Iterable[Given], *, threads: bool) -> list[Made]:
+    """What is made of each of some files. A process that works alone may read several at the same time."""
+    if not threads:
+        return list(map(make, files))
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
+        return list(pool.map(make, files))

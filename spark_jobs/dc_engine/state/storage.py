@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -54,18 +55,31 @@ class Storage(Writing):
                 return Path(self._full(path)).open("rb", buffering=0)
             return self._place[0].open(self._full(path), "rb", block_size=_BLOCK)
 
-    def read_parts(self, path: str, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Some parts of a file, each from one byte up to another, exclusive; shorter where the file ends."""
+    def read_part(self, path: str, start: int, end: int) -> bytes:
+        """A file from one byte up to another, exclusive; shorter where the file ends."""
         with self._naming(path), self._worded("read", self._reading):
             if not self.is_local:
-                starts, ends = [start for start, _ in spans], [end for _, end in spans]
-                return self._place[0].cat_ranges([self._full(path)] * len(spans), starts, ends, on_error="raise")
+                return self._place[0].cat_file(self._full(path), start=start, end=end)
             with Path(self._full(path)).open("rb") as file:
-                parts = []
-                for start, end in spans:
-                    file.seek(start)
-                    parts.append(file.read(end - start))
-                return parts
+                file.seek(start)
+                return file.read(end - start)
+
+    def read_into(self, content: memoryview, path: str, spans: Sequence[tuple[int, int]]) -> None:
+        """Some parts of a file, each from one byte up to another, exclusive, to the same places of a buffer.
+
+        Where the file ends before, the buffer stays as it is.
+        """
+        with self._naming(path), self._worded("read", self._reading):
+            if self.is_local:
+                with Path(self._full(path)).open("rb") as file:
+                    for start, end in spans:
+                        file.seek(start)
+                        file.readinto(content[start:end])
+                return
+            starts, ends = [start for start, _ in spans], [end for _, end in spans]
+            parts = self._place[0].cat_ranges([self._full(path)] * len(spans), starts, ends, on_error="raise")
+        for start, part in zip(starts, parts, strict=True):
+            content[start : start + len(part)] = part
 
     def stamp(self, path: str) -> tuple[int, ...] | None:
         """What changes when a file does; ``None`` where asking for it costs a request, or nothing is to be kept."""
@@ -94,6 +108,14 @@ class Storage(Writing):
         except FileNotFoundError:
             return []
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+
+    def beside(self) -> list[str]:
+        """The names of what lies beside the state's folder, for hints; none where that cannot be listed."""
+        filesystem, root = self._place
+        with contextlib.suppress(StateError, FileNotFoundError), self._worded("read", self._reading):
+            found = filesystem.ls(root.rpartition("/")[0], detail=False)
+            return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+        return []
 
     def files(self, folder: str = "") -> list[Listed]:
         """Every file in the state's folder, or in one below it, recursively, including leftovers."""

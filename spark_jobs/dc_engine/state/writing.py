@@ -71,7 +71,7 @@ class Writing(Place):
 
     def write(self, path: str, data: bytes) -> StoredFile:
         """Write a new file, on a disk with fsync; nothing stays behind when that fails."""
-        self._refuse_unknown()
+        self.refuse_unknown()
         with self._worded("written", self._writing, passing=()):
             self._write(path, data)
         return StoredFile(path, len(data), hashlib.sha256(data).hexdigest())
@@ -181,7 +181,7 @@ class Writing(Place):
 
         It is probed once per process: some servers ignore the condition and overwrite, some disks have no hard links.
         """
-        self._refuse_unknown()
+        self.refuse_unknown()
         seen = (self.uri, repr(sorted(self._settings.items())))
         if "memory" in self._protocols or seen in _checked:
             return
@@ -218,7 +218,8 @@ class Writing(Place):
                 self.remove(probe)
         raise self._not_exclusive("the server accepted a second file of the same name; it")
 
-    def _refuse_unknown(self) -> None:
+    def refuse_unknown(self) -> None:
+        """An error unless this is a kind of filesystem on which a state can be."""
         if not _EXCLUSIVE.intersection(self._protocols):
             raise self._not_exclusive(f"the filesystem '{self._protocols[0]}'")
 
