@@ -11,6 +11,49 @@ _EIGHT = 8
 
 
 @njit(cache=True, nogil=True)
+def count_in(cells, codes, values, counts):  # type: ignore[no-untyped-def]
+    """Count the rows of each cell with each value, of which NULL is the first."""
+    for row in range(cells.size):
+        counts[cells[row] * values + codes[row] + 1] += 1
+
+
+@njit(cache=True, nogil=True)
+def move(cells, step, codes, values, places):  # type: ignore[no-untyped-def]
+    """Give each row a cell by the one that it had, times ``step``, and the place of its cell and value."""
+    for row in range(cells.size):
+        cells[row] = cells[row] * step + places[cells[row] * values + codes[row] + 1]
+
+
+@njit(cache=True, nogil=True)
+def sorted_by(cells, count):  # type: ignore[no-untyped-def]
+    """The rows in the order of their cells, and where each of ``count`` cells begins (and the last one ends)."""
+    starts = np.zeros(count + 1, np.int64)
+    for cell in cells:
+        starts[cell + 1] += 1
+    for cell in range(count):
+        starts[cell + 1] += starts[cell]
+    order, free = np.empty(cells.size, np.int64), starts[:-1].copy()
+    for row in range(cells.size):
+        order[free[cells[row]]] = row
+        free[cells[row]] += 1
+    return order, starts
+
+
+@njit(cache=True, nogil=True)
+def take(codes, order, starts, taken, low, high):  # type: ignore[no-untyped-def]
+    """Put the codes of a term in the order of cells, and note the smallest and largest of each cell but for NULL."""
+    for cell in range(low.size):
+        least, most = np.int32(2147483647), np.int32(-1)
+        for place in range(starts[cell], starts[cell + 1]):
+            code = codes[order[place]]
+            taken[place] = code
+            if code >= 0:
+                least = min(least, code)
+                most = max(most, code)
+        low[cell], high[cell] = least, most
+
+
+@njit(cache=True, nogil=True)
 def _narrow(near, code, low, high, admitted):  # type: ignore[no-untyped-def]
     """Take away cells in whose range no value has an admitted outcome with a code: plain loops, to be vectorised."""
     if admitted == _LESS | _GREATER:

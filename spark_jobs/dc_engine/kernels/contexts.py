@@ -36,6 +36,39 @@ def smallest_left_sides(edges: np.ndarray, columns: int, right: int, max_columns
 
 
 @njit(cache=True, nogil=True)
+def signs(patterns: np.ndarray, words: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each pattern the columns that differ, and those of them that are less, as bits; each has two bits of order."""
+    wide = (words.size + 63) // 64 if words.size else 1
+    differs = np.zeros((patterns.shape[0], wide), np.uint64)
+    less = np.zeros((patterns.shape[0], wide), np.uint64)
+    for place in range(patterns.shape[0]):
+        for column in range(words.size):
+            bits = patterns[place, words[column]] >> shifts[column] & np.uint64(3)
+            shift = np.uint64(column & 63)
+            differs[place, column >> 6] |= np.uint64(bits != 3) << shift
+            less[place, column >> 6] |= np.uint64(bits == 1) << shift
+    return differs, less
+
+
+@njit(cache=True, nogil=True)
+def opposed(differs: np.ndarray, less: np.ndarray, one: int, other: int, same: bool) -> np.ndarray:
+    """What else differs where two columns do, as bits without those of the two: a smaller number comes first.
+
+    ``differs`` and ``less`` are bits of all columns. The two go in opposite directions, or in the ``same``.
+    """
+    found = np.empty(differs.size, np.int64)
+    number = 0
+    for place in range(differs.size):
+        bits, turned = differs[place], less[place] >> one ^ less[place] >> other
+        if bits >> one & bits >> other & 1 and (turned & 1 == 0) == same:
+            low, high = bits & (1 << one) - 1, bits >> other + 1
+            between = bits >> one + 1 & (1 << other - one - 1) - 1
+            found[number] = low | between << one | high << other - 1
+            number += 1
+    return found[:number].copy()
+
+
+@njit(cache=True, nogil=True)
 def _spread(marked, step):  # type: ignore[no-untyped-def]
     """Mark every set that is a marked one with one column more."""
     for start in range(0, marked.size, 2 * step):

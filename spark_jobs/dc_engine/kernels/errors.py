@@ -32,6 +32,7 @@ class Items(NamedTuple):
     of_term: np.ndarray
     max_terms: int
     bound: int
+    bars: np.ndarray
 
 
 class Walk(NamedTuple):
@@ -212,15 +213,15 @@ def _descend(items, walk, level):  # type: ignore[no-untyped-def]
         for point in range(2):
             hit = items.points[item, point, word] & bit != 0
             walk.hits[below, item, point] = walk.hits[level, item, point] + np.uint16(hit)
-    _restrict(items, walk.chosen[below], walk.allowed[below], items.term_of[literal])
+    _restrict(items, walk.chosen[below], walk.allowed[below], literal)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _restrict(items, chosen, allowed, term):  # type: ignore[no-untyped-def]
-    """Take out what can not be chosen any more: of the term, and of other terms once there are as many as may be."""
+def _restrict(items, chosen, allowed, literal):  # type: ignore[no-untyped-def]
+    """Take out what can not be chosen any more: what a literal bars, and other terms once there are enough of them."""
     mine, used = np.zeros_like(chosen), 0
-    of_term = 0
+    term, of_term = items.term_of[literal], 0
     for one in range(items.most_of.size):
         here = 0
         for word in range(chosen.size):
@@ -232,6 +233,7 @@ def _restrict(items, chosen, allowed, term):  # type: ignore[no-untyped-def]
         if one == term:
             of_term = here
     for word in range(chosen.size):
+        allowed[word] &= ~items.bars[literal, word]
         if of_term == items.most_of[term]:
             allowed[word] &= ~items.of_term[term, word]
         if used == items.max_terms:

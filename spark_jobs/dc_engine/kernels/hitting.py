@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dc_engine.kernels.packing import Part, Whole, lowest, pack, popcount
+from dc_engine.kernels.packing import Part, Whole, both, has, lowest, pack, popcount, without
+from dc_engine.kernels.rising import is_minimal, is_needed_or_replaced, let_rise
 
 _ONE = np.uint64(1)
 _TRIED = 16
@@ -34,6 +35,11 @@ class Path(NamedTuple):
     critical: np.ndarray
     own: np.ndarray
     """The points of the root's literals."""
+    root: np.ndarray
+    replaced: np.ndarray
+    """Whether the literal of a level (after these: of the root) was replaced by a stronger one."""
+    risen: np.ndarray
+    """Literals of a node's point, of which stronger ones are allowed again with the weaker ones."""
     used: np.ndarray
     """How many literals of each term are chosen."""
     terms: np.ndarray
@@ -58,6 +64,9 @@ def start(whole: Whole, part: Part, root: np.ndarray, allowed: np.ndarray) -> Pa
         np.empty((levels, open_words), np.uint64),
         np.empty((levels, levels, open_words), np.uint64),
         np.empty((levels, own_words), np.uint64),
+        root,
+        np.zeros((levels, levels + root.size), np.bool_),
+        np.zeros((levels, words), np.uint64),
         np.zeros((levels, terms), np.int64),
         np.zeros(levels, np.int64),
         np.array([0, 1]),
@@ -88,7 +97,7 @@ def search(whole: Whole, part: Part, path: Path, found: np.ndarray, max_nodes: i
                 break
             nodes += 1
             entering = 0
-            if _branch(part, path, level):
+            if _branch(whole.rises, part, path, level) and (not whole.rises or is_minimal(part, path, level)):
                 found[sets] = path.chosen[level]
                 sets += 1
         literal = _next(path.branch[level])
@@ -100,6 +109,8 @@ def search(whole: Whole, part: Part, path: Path, found: np.ndarray, max_nodes: i
         level -= 1
         if level >= 0:
             _give_back(path, level)
+            if whole.rises:
+                let_rise(whole, path, level, path.last[level], level)
     path.state[0], path.state[1] = level, entering
     return sets, nodes
 
@@ -137,8 +148,8 @@ def split(whole: Whole, root: np.ndarray, allowed: np.ndarray, literals: np.ndar
     path = start(whole, part, root, allowed)
     if path.state[0] < 0:
         return 0
-    if _branch(part, path, 0):
-        return -1
+    if _branch(whole.rises, part, path, 0):
+        return -1 if not whole.rises or is_minimal(part, path, 0) else 0
     number = 0
     while True:
         literal = _next(path.branch[0])
@@ -148,6 +159,8 @@ def split(whole: Whole, root: np.ndarray, allowed: np.ndarray, literals: np.ndar
             literals[number], below[number] = literal, path.allowed[1]
             number += 1
             _give_back(path, 0)
+            if whole.rises:
+                let_rise(whole, path, 0, literal, 0)
 
 
 @njit(cache=True, nogil=True)
@@ -178,13 +191,16 @@ def _pick(uncovered: np.ndarray, points: np.ndarray, allowed: np.ndarray) -> tup
 
 
 @njit(cache=True, nogil=True)
-def _branch(part: Part, path: Path, level: int) -> bool:
+def _branch(rises: bool, part: Part, path: Path, level: int) -> bool:
     """Choose the literals to try at a node: those of one point that is not hit. Whether all points are hit."""
-    point, choices = _pick(path.uncovered[level], part.points, path.allowed[level])
+    point, choices = _pick(path.uncovered[level], part.offered, path.allowed[level])
     path.branch[level] = 0
     if point >= 0 and choices:
         for word in range(part.points.shape[1]):
-            path.branch[level, word] = part.points[point, word] & path.allowed[level, word]
+            path.branch[level, word] = part.offered[point, word] & path.allowed[level, word]
+            if rises:
+                path.risen[level, word] = part.points[point, word] & path.allowed[level, word]
+                path.allowed[level, word] &= ~path.risen[level, word]
             path.allowed[level, word] &= ~path.branch[level, word]
     return point < 0
 
@@ -203,49 +219,46 @@ def _next(branch: np.ndarray) -> int:
 @njit(cache=True, nogil=True)
 def _choose(whole, part, path, level, literal):  # type: ignore[no-untyped-def]
     """Make the node below with one more literal; not when the literal, or one before it, would be needless."""
-    if not _is_needed(part, path, level, literal):
+    if whole.contexts.size and not _is_context(whole, path.chosen[level], literal):
+        return False
+    if whole.rises:
+        if not is_needed_or_replaced(whole, part, path, level, literal):
+            return False
+    elif not _is_needed(part, path, level, literal):
         return False
     _add(whole, path, level, literal)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _without(kept, points, hit):  # type: ignore[no-untyped-def]
-    """Write the points that a literal does not hit; whether there are any."""
-    left = np.uint64(0)
-    for word in range(kept.size):
-        rest = points[word] & ~hit[word]
-        kept[word] = rest
-        left |= rest
-    return left != 0
-
-
-@njit(cache=True, nogil=True)
-def _both(kept, points, others):  # type: ignore[no-untyped-def]
-    left = np.uint64(0)
-    for word in range(kept.size):
-        rest = points[word] & others[word]
-        kept[word] = rest
-        left |= rest
-    return left != 0
+def _is_context(whole, chosen, literal):  # type: ignore[no-untyped-def]
+    """Whether a set with one more literal may be of interest. If it is not, nor is any that contains it."""
+    total = np.uint64(0) if whole.of_keys else whole.marks[literal]
+    for word in range(chosen.size):
+        left = chosen[word]
+        while left:
+            total ^= whole.marks[(word << 6) + lowest(left)]
+            left &= left - _ONE
+    place = np.searchsorted(whole.contexts, total)
+    return place < whole.contexts.size and whole.contexts[place] == total
 
 
 @njit(cache=True, nogil=True)
 def _is_needed(part, path, level, literal):  # type: ignore[no-untyped-def]
     """Whether each literal has a point of its own still; the points of the node below are written on the way."""
     below, edges = level + 1, part.edges
-    if not _both(path.critical[below, level], path.uncovered[level], part.vital[literal]):
+    if not both(path.critical[below, level], path.uncovered[level], part.vital[literal]):
         return False
     hit = part.hit[literal, : edges[1]]
     for earlier in range(level):
-        if not _without(path.critical[below, earlier], path.critical[level, earlier], hit):
+        if not without(path.critical[below, earlier], path.critical[level, earlier], hit):
             return False
     for place in range(1, edges.size - 1):
         first, last = edges[place] - edges[1], edges[place + 1] - edges[1]
         mine = part.hit[literal, edges[place] : edges[place + 1]]
-        if not _without(path.own[below, first:last], path.own[level, first:last], mine):
+        if not without(path.own[below, first:last], path.own[level, first:last], mine):
             return False
-    _without(path.uncovered[below], path.uncovered[level], hit)
+    without(path.uncovered[below], path.uncovered[level], hit)
     return True
 
 
@@ -258,8 +271,16 @@ def _add(whole, path, level, literal):  # type: ignore[no-untyped-def]
     path.allowed[below] = path.allowed[level]
     path.used[below] = path.used[level]
     path.used[below, term] += 1
+    if whole.rises:
+        let_rise(whole, path, level, literal, below)
+        weaker = whole.weaker[literal]
+        if has(path.chosen[level], weaker):
+            path.chosen[below, weaker >> 6] &= ~(_ONE << np.uint64(weaker & 63))
+            path.used[below, term] -= 1
     path.terms[below] = path.terms[level] + (path.used[level, term] == 0)
     path.last[level] = literal
+    for word in range(path.allowed.shape[1]):
+        path.allowed[below, word] &= ~whole.bars[literal, word]
     if path.used[below, term] == whole.most_of[term]:
         for word in range(path.allowed.shape[1]):
             path.allowed[below, word] &= ~whole.of_term[term, word]

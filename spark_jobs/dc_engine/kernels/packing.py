@@ -23,7 +23,13 @@ class Whole(NamedTuple):
     ``points[p]`` are the literals that hit a point, ``hit[v]`` the points of a literal. A literal is needed only where
     a point of ``vital[v]`` is hit by no other one (``vital_points`` are the same by points). ``term_of[v]`` is its
     term; of a term at most ``most_of[term]`` literals are chosen, all of which are in ``of_term[term]``; at most
-    ``max_terms`` terms are used.
+    ``max_terms`` terms are used. ``bars[v]`` are literals that are not chosen together with it.
+
+    ``stronger[v]``, if not -1, hits all that v does, and more where it is vital: a chosen v may be replaced by it.
+    ``weaker`` is the inverse; ``rises`` says whether there are any.
+
+    Where there are ``contexts``, only sets are of interest whose marks add up (by XOR) to one of them; with ``of_keys``
+    sets that do but for any one literal.
     """
 
     points: np.ndarray
@@ -34,16 +40,25 @@ class Whole(NamedTuple):
     most_of: np.ndarray
     of_term: np.ndarray
     max_terms: int
+    bars: np.ndarray
+    stronger: np.ndarray
+    weaker: np.ndarray
+    rises: bool
+    marks: np.ndarray
+    contexts: np.ndarray
+    of_keys: bool
 
 
 class Part(NamedTuple):
     """What a root leaves of it: points that are not hit, then for each literal of the root those that only it hits.
 
     ``edges`` are the first words of these regions, and the end. ``hit`` has all points, ``points`` and ``vital`` only
-    those that are not hit; ``there`` has the bits that are points. Without ``alive`` no set is below the root.
+    those that are not hit; ``there`` has the bits that are points. ``offered`` are the literals to choose from for a
+    point: a stronger one only where the weaker one does not hit. Without ``alive`` no set is below the root.
     """
 
     points: np.ndarray
+    offered: np.ndarray
     hit: np.ndarray
     vital: np.ndarray
     there: np.ndarray
@@ -197,6 +212,40 @@ def _is_open(whole, point, allowed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def without(kept, points, hit):  # type: ignore[no-untyped-def]
+    """Write the points that a literal does not hit; whether there are any."""
+    left = np.uint64(0)
+    for word in range(kept.size):
+        rest = points[word] & ~hit[word]
+        kept[word] = rest
+        left |= rest
+    return left != 0
+
+
+@njit(cache=True, nogil=True)
+def both(kept, points, others):  # type: ignore[no-untyped-def]
+    """Write the points that are in two sets; whether there are any."""
+    left = np.uint64(0)
+    for word in range(kept.size):
+        rest = points[word] & others[word]
+        kept[word] = rest
+        left |= rest
+    return left != 0
+
+
+@njit(cache=True, nogil=True)
+def has(words, literal):  # type: ignore[no-untyped-def]
+    """Whether a literal is in a set."""
+    return literal >= 0 and (words[literal >> 6] >> np.uint64(literal & 63)) & _ONE != 0
+
+
+@njit(cache=True, nogil=True)
+def _may_rise(whole, literal, allowed):  # type: ignore[no-untyped-def]
+    """Whether a stronger literal may take the place of one that is chosen."""
+    return has(allowed, whole.stronger[literal])
+
+
+@njit(cache=True, nogil=True)
 def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
     """What is left of a problem when the literals of a root are chosen and only allowed ones may join them."""
     regions = _regions(whole, root)
@@ -208,16 +257,17 @@ def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
     for place in range(root.size + 1):
         sizes[place] = _distinct(whole, regions[place], allowed, place == 0, kept[place])
         edges[place + 1] = edges[place] + (sizes[place] + 63) // 64
-        if place and not sizes[place]:
+        if place and not sizes[place] and not _may_rise(whole, root[place - 1], allowed):
             alive = False  # a literal of the root is needless
     for number in range(sizes[0]):
         if not _is_open(whole, kept[0, number], allowed):
             alive = False  # a point can not be hit
     points = np.zeros((sizes[0], allowed.size), np.uint64)
+    offered = np.zeros_like(points) if whole.rises else points
     hit = np.zeros((whole.hit.shape[0], edges[-1]), np.uint64)
     vital = np.zeros((whole.hit.shape[0], edges[1]), np.uint64)
     there = np.zeros(edges[-1], np.uint64)
-    part = Part(points, hit, vital, there, edges, alive)
+    part = Part(points, offered, hit, vital, there, edges, alive)
     for place in range(root.size + 1 if alive else 0):
         for number in range(sizes[place]):
             _put(whole, part, kept[place, number], (edges[place] << 6) + number, allowed)
@@ -233,8 +283,12 @@ def _put(whole, part, point, place, allowed):  # type: ignore[no-untyped-def]
         left = whole.points[point, word] & allowed[word]
         if at < part.edges[1]:
             part.points[place, word] = left
+            part.offered[place, word] = left
         while left:
-            part.hit[(word << 6) + lowest(left), at] |= bit
+            literal = (word << 6) + lowest(left)
+            part.hit[literal, at] |= bit
+            if whole.rises and at < part.edges[1] and has(whole.points[point], whole.weaker[literal]):
+                part.offered[place, word] &= ~(left & (~left + _ONE))
             left &= left - _ONE
         if at < part.edges[1]:
             left = whole.vital_points[point, word] & allowed[word]

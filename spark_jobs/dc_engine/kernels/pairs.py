@@ -34,7 +34,7 @@ class Marks(NamedTuple):
 
 
 class Work(NamedTuple):
-    """New rows (first, last) to be compared with a tile of old ones, and how many pairs there are before them.
+    """Rows (first, last) to be compared with those of a tile that come after them, and how many pairs are before.
 
     ``visit`` numbers the pairs in the order in which they are compared, so that the first does not depend on how the
     work is shared out: a row's first pair with the tile has the number ``visit + row * step``.
@@ -44,7 +44,6 @@ class Work(NamedTuple):
     last: int
     start: int
     end: int
-    triangle: bool
     visit: int
     step: int
 
@@ -99,7 +98,7 @@ def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: i
     the pattern comes next.
     """
     for row in range(work.first, work.last):
-        start = max(work.start, row + 1) if work.triangle else work.start
+        start = max(work.start, row + 1)
         while start < work.end:
             end = min(start + BLOCK, work.end)
             _compare(bits, new, row, old, start, end, marks)
@@ -118,17 +117,15 @@ def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: i
 
 
 @njit(cache=True, nogil=True)
-def weigh_direct(  # type: ignore[no-untyped-def]
-    new, old, weights, other_weights, marks, work, bits, counts, visits
-):
+def weigh_direct(new, old, weights, marks, work, bits, counts, visits):  # type: ignore[no-untyped-def]
     """The same where rows stand for several: a pair counts as often as there are pairs of those."""
     for row in range(work.first, work.last):
-        start = max(work.start, row + 1) if work.triangle else work.start
+        start = max(work.start, row + 1)
         while start < work.end:
             end = min(start + BLOCK, work.end)
             _compare(bits, new, row, old, start, end, marks)
             visit = work.visit + row * work.step + start - work.start
-            block, others, weight = bits[0, : end - start], other_weights[start:end], weights[row]
+            block, others, weight = bits[0, : end - start], weights[start:end], weights[row]
             for place in range(block.size):
                 pattern = block[place]
                 count = counts[pattern]
@@ -169,7 +166,7 @@ def _find(table, visits, bits, place, slot):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_hashed(  # type: ignore[no-untyped-def]
-    new, old, weights, other_weights, marks, work, row, start, bits, slots, table, counts, visits, used
+    new, old, weights, marks, work, row, start, bits, slots, table, counts, visits, used
 ):
     """Patterns of any number of halves, in a hash table whose lines are a pattern and the lower half of its count.
 
@@ -178,7 +175,7 @@ def count_hashed(  # type: ignore[no-untyped-def]
     """
     halves = bits.shape[0]
     while row < work.last:
-        if work.triangle and start <= row:
+        if start <= row:
             start = row + 1
         while start < work.end:
             if 2 * used > table.shape[0]:
@@ -187,7 +184,7 @@ def count_hashed(  # type: ignore[no-untyped-def]
             _compare(bits, new, row, old, start, end, marks)
             _slots(bits, end - start, slots)
             visit = work.visit + row * work.step + start - work.start
-            others, weight = other_weights[start:end], weights[row]
+            others, weight = weights[start:end], weights[row]
             for place in range(end - start):
                 slot = _find(table, visits, bits, place, slots[place])
                 if table[slot, halves] == 0 and visits[slot] < 0:
