@@ -24,7 +24,8 @@ from dc_engine.detection.zones import with_zones
 from dc_engine.maintained.judging import Findings, add_up
 from dc_engine.request import Changes, Request
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import store_parquet
 from dc_engine.state.storage import Storage
 
 _numbers = itertools.count()

@@ -20,7 +20,8 @@ from dc_engine.detection.steps import WHOLE, Encode
 from dc_engine.detection.work import received, send, tell
 from dc_engine.sizes import SIZES, other_sizes
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import Builder, Reader, bytes_a_row, in_parts, store_parquet
+from dc_engine.state.packing import Builder, in_parts
+from dc_engine.state.parquet import Reader, bytes_a_row, store_parquet
 from dc_engine.state.storage import Storage
 
 TEXT = "x" * 1024

@@ -51,14 +51,21 @@ def codes_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str, *, order
     if _are_long(values):
         codes = _ranks(values)
     else:
-        encoded = pa.concat_arrays(values).dictionary_encode()
-        codes = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes, dictionary = dictionary_coded(values)
         if ordered:
-            position = np.empty(len(encoded.dictionary) + 1, np.int64)
+            position = np.empty(len(dictionary) + 1, np.int64)
             position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
-            position[sorted_order(encoded.dictionary)] = np.arange(len(encoded.dictionary))
+            position[sorted_order(dictionary)] = np.arange(len(dictionary))
             codes = position[codes]
     return np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def dictionary_coded(values: Sequence[pa.Array]) -> tuple[np.ndarray, pa.Array]:
+    """Codes of some arrays, one after the other, by the first place of each value; and the value of each code."""
+    encoded = pa.chunked_array(values).dictionary_encode()  # which has one dictionary for all of them
+    codes = [chunk.indices.fill_null(NULL).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    dictionary = encoded.chunk(0).dictionary if codes else values[0][:0]
+    return np.concatenate([np.zeros(0, np.int64), *codes]), dictionary
 
 
 def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

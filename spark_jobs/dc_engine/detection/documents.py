@@ -155,6 +155,16 @@ class Met:
     lines: str
 
 
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """How much there is in the columns of some rows, and a few of the rows: an Arrow stream in base 64."""
+
+    rows: int
+    values: dict[str, int]
+    nbytes: dict[str, int]
+    content: str
+
+
 Document = (
     Failed
     | Pairs
@@ -168,6 +178,7 @@ Document = (
     | Checked
     | Spent
     | Met
+    | Brought
 )
 _TYPES: dict[str, type[Document]] = {one.__name__: one for one in Document.__args__}
 

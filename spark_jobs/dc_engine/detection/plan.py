@@ -98,8 +98,13 @@ class Group:
         return self.t_index != self.s_index
 
     @property
+    def reads(self) -> bool:
+        """Whether a load looks something up in its indexes, or only keeps them for others."""
+        return bool(self.constraints) or self.identity
+
+    @property
     def indexes(self) -> tuple[IndexPlan, ...]:
-        """The indexes it reads."""
+        """Its indexes."""
         both = (self.t_index, self.s_index) if self.two_sided else (self.t_index,)
         return tuple(index for index in both if index is not None)
 
@@ -150,6 +155,12 @@ class Plan:
         if any(group.identity for group in self.groups):
             return self
         return replace(self, groups=(*self.groups, identity_group(self.key, self.schema, len(self.groups))))
+
+    def keeping(self, indexes: Iterable[tuple[Names, Names]]) -> Plan:
+        """The same plan with more indexes, each on a key and columns, that no constraint reads."""
+        number, wanted = len(self.groups), dict.fromkeys(indexes)
+        more = (projections(*one, self.schema, number + place) for place, one in enumerate(wanted))
+        return replace(self, groups=(*self.groups, *more))
 
     def only(self, groups: Iterable[Group]) -> Plan:
         """The same plan for some of its groups."""
@@ -205,10 +216,15 @@ def identity_group(key: tuple[str, ...], schema: Mapping[str, str], number: int)
                 f"The key has column '{name}' of type {types[name]}, and values of that type cannot be compared here.",
                 hint="Choose other columns for the key, or cast this one in the changes (for instance with 'sql').",
             )
-    families = tuple(family(types[name]) or "" for name in columns)
-    index = IndexPlan.on(known_by, families[: len(known_by)], columns)
-    classes = tuple(OrderClass((name,), (), one, False) for name, one in zip(columns, families, strict=True))
-    return Group(number, index, index, columns, (), classes, identity=True)
+    return replace(projections(known_by, columns, types, number), identity=True)
+
+
+def projections(key: Names, columns: Names, schema: Mapping[str, str], number: int = 0) -> Group:
+    """The group without constraints that has the index on some columns, by a key."""
+    families = {name: family(schema[name]) or "" for name in columns}
+    index = IndexPlan.on(key, tuple(families[name] for name in key), columns)
+    classes = tuple(OrderClass((name,), (), one, False) for name, one in families.items())
+    return Group(number, index, index, columns, (), classes)
 
 
 def _plan_constraint(

@@ -19,7 +19,8 @@ from dc_engine.detection.listing import first_places, masked, merge_listings
 from dc_engine.detection.plan import ConstraintPlan
 from dc_engine.detection.shown import json_rows
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import store_parquet
 from dc_engine.state.storage import Storage
 
 

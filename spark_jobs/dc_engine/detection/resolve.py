@@ -19,13 +19,14 @@ from dc_engine.detection.documents import Deleted, Document, Failed, as_batch, f
 from dc_engine.detection.encode import GONE
 from dc_engine.detection.plan import ROW_HASH, Group, Plan
 from dc_engine.detection.rows import ROW_ID, schema_mark, take_rows
-from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Runs
 from dc_engine.detection.shown import MOST_OF_NAME, json_rows
 from dc_engine.detection.work import DOCUMENT, Work, received
 from dc_engine.errors import DcError
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import store_parquet
 from dc_engine.state.storage import Storage
 
 CAUSE = "_dc_cause"
@@ -94,13 +95,14 @@ class Resolve:
         work = self.work
         index = work.plan.groups[0].indexes[0]
         wanted = np.unique(np.concatenate([whole(one.column(HASH)).to_numpy() for one in (gone, new)]))
-        files = work.index_files.get(index.id, ())
-        entries = find_entries(work.storage, files, [*index.columns, ROW_IDS], wanted=wanted).entries
+        # as inserts look for rows of the same key: a session that remembers reads it once
+        runs = Runs(work.storage, work.index_files.get(index.id, ()), keep=True)
+        entries = runs.find(index.columns, wanted, None, threads=self.threads).with_row_ids()
         if not entries.num_columns:
             empty = np.zeros(0, np.int64)
             return _Match(empty, empty, empty.astype(bool), empty)
-        columns = [[whole(table.column(name)) for name in index.key] for table in (gone, new, entries)]
-        identity = identity_codes(columns, index.families)
+        keys = [[whole(table.column(name)) for name in index.key] for table in (gone, new, entries)]
+        identity = identity_codes(keys, index.families)
         owner, ids = remaining(identity[2], entries)
         delete, found, left = pair_off(identity[0], owner, ids)
         replaced = np.isin(owner[left], identity[1])

@@ -7,6 +7,7 @@ from rows of several loads, and files of deleted rows, carry the ids in a column
 from __future__ import annotations
 
 import hashlib
+import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,7 +19,9 @@ from dc_engine.detection.codes import whole
 from dc_engine.detection.dead import is_alive
 from dc_engine.errors import StateError
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import Reader, store_parquet
+from dc_engine.state.parts import made_of_each
 from dc_engine.state.storage import Storage
 
 ROW_ID = "_dc_row_id"
@@ -76,7 +79,7 @@ def read_dead_rows(storage: Storage, file: DataFile, dead: BitMap64) -> list[pa.
 def row_ids(storage: Storage, files: Iterable[DataFile]) -> np.ndarray:
     """The ids of all rows of some files, in order."""
     found = [whole(rows.column(ROW_ID)).to_numpy() for rows in read_rows(storage, files, [])]
-    return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *found]), kind="stable")  # fast where it is in order
 
 
 def is_in(ids: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -122,16 +125,7 @@ def take_rows(
     With ``keep``, what is read for them stays in memory.
     """
     wanted = np.unique(ids)
-    tables = []
-    for file in files:
-        if file.first_row_id is not None:
-            mine = wanted[(wanted >= file.first_row_id) & (wanted < file.first_row_id + file.rows)]
-        else:
-            assert file.bounds is not None
-            mine = wanted[(wanted >= file.bounds[0]) & (wanted <= file.bounds[1])]
-        if len(mine) and (part := _take(storage, file, mine, columns, threads, keep)).num_rows:
-            tables.append(part)
-    found = pa.concat_tables(tables) if tables else None
+    found = find_rows(storage, files, wanted, columns, threads=threads, keep=keep)
     if (found.num_rows if found is not None else 0) != len(wanted):
         missing = wanted if found is None else np.setdiff1d(wanted, whole(found.column(ROW_ID)).to_numpy())
         if len(missing):
@@ -142,28 +136,68 @@ def take_rows(
     return found.sort_by(ROW_ID) if found is not None else pa.table({})
 
 
+def find_rows(
+    storage: Storage,
+    files: Iterable[DataFile],
+    wanted: np.ndarray,
+    columns: Sequence[str],
+    *,
+    threads: bool = False,
+    keep: bool = False,
+) -> pa.Table | None:
+    """The rows of some ids, which are in order, as far as files have them; nothing if they have none."""
+
+    def taken(file: DataFile) -> list[pa.Table]:
+        if file.first_row_id is not None:
+            mine = wanted[(wanted >= file.first_row_id) & (wanted < file.first_row_id + file.rows)]
+        else:
+            low, high = file.bounds or (-math.inf, math.inf)  # of temporary files only their readers know
+            mine = wanted[(wanted >= low) & (wanted <= high)]
+        if not len(mine):
+            return []
+        reader = Reader(storage, file, keep=keep, coded=not keep)
+        return [_spelled_out(one, reader.schema) for one in _take(storage, file, reader, mine, columns, threads)]
+
+    tables = [one for some in made_of_each(taken, files, threads=threads) for one in some if one.num_rows]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _spelled_out(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with their columns as a file has them, where they were read as dictionaries."""
+    types = {field.name: field.type for field in schema}
+    return rows.cast(pa.schema([(name, types.get(name, rows.schema.field(name).type)) for name in rows.column_names]))
+
+
 def _take(
-    storage: Storage, file: DataFile, wanted: np.ndarray, columns: Sequence[str], threads: bool, keep: bool
-) -> pa.Table:
-    reader = Reader(storage, file, keep=keep)
+    storage: Storage, file: DataFile, reader: Reader, wanted: np.ndarray, columns: Sequence[str], threads: bool
+) -> Iterator[pa.Table]:
+    """The rows of some ids that a file has, of some row groups at a time."""
     unknown = sorted(set(columns) - set(reader.schema.names))
     if file.first_row_id is None:  # ordered by the ids, which are its first column
         first = np.searchsorted(wanted, reader.bounds[:, 0])
         groups = np.flatnonzero(np.searchsorted(wanted, reader.bounds[:, 1], side="right") > first)
-        rows = reader.read(groups, [*(() if unknown else columns), ROW_ID], threads=threads)
-        rows = rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted)))
-        if not unknown or not rows.num_rows:  # the ids may lie between those of the file
-            return rows
+        for portion in reader.portions(groups):
+            rows = reader.read(portion, [*(() if unknown else columns), ROW_ID], threads=threads)
+            rows = rows.filter(pa.array(is_in(whole(rows.column(ROW_ID)).to_numpy(), wanted)))
+            if unknown and rows.num_rows:  # else the ids lie between those of the file
+                raise _unknown(storage, unknown)
+            yield rows
+        return
     if unknown:
-        raise StateError(
-            f"Column {', '.join(map(repr, unknown))} is not known of rows in the state {storage.uri} that were deleted "
-            "before it was kept.",
-            hint="Mend the table and rebuild the state from it.",
-        )
+        raise _unknown(storage, unknown)
     starts, places = reader.group_starts, wanted - file.first_row_id
     group_of = np.searchsorted(starts, places, side="right") - 1
-    groups, first = np.unique(group_of, return_inverse=True)
-    before = np.concatenate([[0], np.cumsum(starts[groups + 1] - starts[groups])])
-    rows = reader.read(groups, columns, threads=threads)
-    chosen = rows.take(pa.array(before[first] + places - starts[group_of]))
-    return chosen.append_column(ROW_ID, pa.array(wanted))
+    for portion in reader.portions(np.unique(group_of)):
+        here = (group_of >= portion[0]) & (group_of <= portion[-1])
+        before = np.concatenate([[0], np.cumsum(np.diff(starts)[portion])])[np.searchsorted(portion, group_of[here])]
+        rows = reader.read(portion, columns, threads=threads)
+        chosen = rows.take(pa.array(places[here] - starts[group_of[here]] + before))
+        yield chosen.append_column(ROW_ID, pa.array(wanted[here]))
+
+
+def _unknown(storage: Storage, columns: Sequence[str]) -> StateError:
+    return StateError(
+        f"Column {', '.join(map(repr, columns))} is not known of rows in the state {storage.uri} that were deleted "
+        "before it was kept.",
+        hint="Mend the table and rebuild the state from it.",
+    )

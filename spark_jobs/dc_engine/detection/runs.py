@@ -21,7 +21,9 @@ from dc_engine.detection.order import order_numbers
 from dc_engine.detection.plan import IndexPlan
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import Builder, Reader, store_parquet
+from dc_engine.state.packing import Builder
+from dc_engine.state.parquet import Reader, store_parquet
+from dc_engine.state.parts import made_of_each
 from dc_engine.state.storage import Storage
 
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
@@ -85,6 +87,14 @@ class Found:
             ids[ranges(ends[places] - sizes[places], sizes[places])] = values
         return ids, sizes
 
+    def with_row_ids(self) -> pa.Table:
+        """The entries with the ids of all of their rows."""
+        if not self.entries.num_columns:
+            return self.entries
+        ids, sizes = self.row_ids(np.arange(len(self.file)), np.abs(whole(self.entries.column(ROWS)).to_numpy()))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+        return self.entries.append_column(ROW_IDS, pa.ListArray.from_arrays(offsets, pa.array(ids)))
+
 
 class Runs:
     """The runs of an index; a file is opened when it is first needed. With ``keep``, what is read stays in memory."""
@@ -118,27 +128,22 @@ class Runs:
         places = None if wanted is None else rows_of(whole(entries.column(HASH)).to_numpy(), wanted)[1]
         return look.made(entries if places is None or len(places) == entries.num_rows else take(entries, places))
 
-    def find(self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None) -> Found:
+    def find(
+        self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None, *, threads: bool = False
+    ) -> Found:
         """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""
-        tables, file_numbers, positions = [], [], []
-        readers: dict[int, Reader] = {}
-        for number, reader, candidates in self._candidates(wanted, within):
-            starts = reader.group_starts
-            for portion in reader.portions(candidates):
-                groups, chosen = _wanted_rows(reader, portion, wanted, within)
-                if not len(chosen):
-                    continue
-                readers[number] = reader
-                table = reader.read(groups, [*columns, ROWS])
-                absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
-                tables.append(take(table, chosen) if len(chosen) < table.num_rows else table)
-                file_numbers.append(np.full(len(chosen), number))
-                positions.append(absolute[chosen])
-            reader.forget()
-        if not tables:
+
+        def hits(candidate: tuple[int, Reader, np.ndarray]) -> list[tuple[pa.Table, np.ndarray, np.ndarray]]:
+            return list(_hits(*candidate, [*columns, ROWS], wanted, within))
+
+        candidates = self._candidates(wanted, within)
+        found = [hit for some in made_of_each(hits, candidates, threads=threads) for hit in some]
+        if not found:
             empty = np.zeros(0, np.int64)
-            return Found(pa.table({}), empty, empty, readers)
-        return Found(pa.concat_tables(tables), np.concatenate(file_numbers), np.concatenate(positions), readers)
+            return Found(pa.table({}), empty, empty, {})
+        tables, numbers, positions = zip(*found, strict=True)
+        readers = {int(one[0]): self._readers[int(one[0])] for one in numbers}
+        return Found(pa.concat_tables(tables), np.concatenate(numbers), np.concatenate(positions), readers)
 
     def _candidates(self, wanted: np.ndarray | None, within: Bounds | None) -> Iterator[tuple[int, Reader, np.ndarray]]:
         """The files, and their row groups, that can have a wanted hash."""
@@ -159,9 +164,31 @@ def find_entries(
     *,
     wanted: np.ndarray | None = None,
     within: Bounds | None = None,
+    threads: bool = False,
 ) -> Found:
     """The entries of some runs whose hash is one of those wanted (sorted), or lies within some bounds."""
-    return Runs(storage, files).find(columns, wanted, within)
+    return Runs(storage, files).find(columns, wanted, within, threads=threads)
+
+
+def _hits(
+    number: int,
+    reader: Reader,
+    candidates: np.ndarray,
+    columns: Sequence[str],
+    wanted: np.ndarray | None,
+    within: Bounds | None,
+) -> Iterator[tuple[pa.Table, np.ndarray, np.ndarray]]:
+    """The wanted entries in some row groups of a file: their columns, the file's number, where they are in it."""
+    starts = reader.group_starts
+    for portion in reader.portions(candidates):
+        groups, chosen = _wanted_rows(reader, portion, wanted, within)
+        if not len(chosen):
+            continue
+        table = reader.read(groups, columns)
+        absolute = np.concatenate([np.arange(starts[group], starts[group + 1]) for group in groups])
+        part = take(table, chosen) if len(chosen) < table.num_rows else table
+        yield part, np.full(len(chosen), number), absolute[chosen]
+    reader.forget()
 
 
 def _may_hold(file: DataFile, wanted: np.ndarray | None, within: Bounds | None) -> bool:
@@ -240,7 +267,7 @@ def _write_file(
     storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
     # each wanted hash costs a row group, and each row group a part of the footer: neither may be large
-    row_group = min(max(len(order) // 64, 512), SIZES.run_group)
+    row_group = min(max(len(order) // 32, 512), SIZES.run_group)
     builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS])
     for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
         builder.add(take(entries, order[first : first + SIZES.row_group]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dc_engine.detection.comparable import is_months
 from dc_engine.detection.staging import FEED_COLUMNS
 from dc_engine.detection.value_hash import hashable, literal, quoted
-from dc_engine.errors import ChangesError, SchemaError
+from dc_engine.errors import ChangesError, SchemaError, did_you_mean
 from dc_engine.masking import told
 from dc_engine.request import Changes
 
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{\S+?\}")
 """What Spark replaces in any SQL text, even within backticks."""
+_NO_FORMAT = ("DATA_SOURCE_NOT_FOUND", "Failed to find data source", "Failed to find the data source")
+_FORMATS = ("parquet", "csv", "json", "orc", "text", "xml", "avro", "delta", "iceberg", "jdbc")
+_TEXT_FORMATS = ("csv", "json", "xml")
+_STRICT = {"mode": "FAILFAST", "enforceSchema": "false"}
+_UNREAD = "The source was found, but reading its rows failed; the Spark log has the details."
+_MISFIT = "Check that the files have the columns of the given 'schema', CSV in its order, and values of its types."
 _PLAIN_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIELD = re.compile(r"`(?:[^`]|``)*`|\w+(?=:)")
 """The name of a field in the text of a type."""
@@ -30,6 +36,7 @@ def read_changes(
     spark: SparkSession, changes: Changes, what: str = "changes", *, mask: Collection[str] = ()
 ) -> DataFrame:
     """The rows of a source; nothing is read yet but what is needed to know the columns."""
+    _check_schema(spark, changes, what)
     try:
         frame = _open(spark, changes)
         rows = frame.where(changes.where) if changes.where else frame
@@ -37,7 +44,7 @@ def read_changes(
     except spark_errors() as error:
         raise ChangesError(
             f"The {what} ({changes}) cannot be read: {told(error, mask)}",
-            hint=f"Check the path, table or query in '{what}', and that Spark has the package for its format.",
+            hint=_cure(str(error), changes, what),
         ) from (None if mask else error)
     return rows
 
@@ -54,8 +61,16 @@ def reading(source: Changes, what: str = "changes", *, mask: Collection[str] = (
     except spark_errors() as error:
         raise ChangesError(
             f"The {what} ({source}) cannot be read: {told(error, mask)}",
-            hint="The source was found, but reading its rows failed; the Spark log has the details.",
+            hint=_MISFIT if source.schema else _UNREAD,
         ) from (None if mask else error)
+
+
+def _cure(text: str, changes: Changes, what: str) -> str:
+    """What to do about a source that Spark cannot open."""
+    if any(words in text for words in _NO_FORMAT):
+        package = f"Spark does not know the format '{changes.format}' by itself: add its package to the session."
+        return did_you_mean(changes.format, _FORMATS, otherwise=package) if changes.format not in _FORMATS else package
+    return f"Check the path, table or query in '{what}', and that Spark has the package for its format."
 
 
 def _open(spark: SparkSession, changes: Changes) -> DataFrame:
@@ -63,7 +78,29 @@ def _open(spark: SparkSession, changes: Changes) -> DataFrame:
         return spark.sql(changes.sql)
     if changes.table is not None:
         return spark.table(changes.table)
-    return spark.read.format(changes.format).options(**changes.options).load(changes.path)
+    reader = spark.read.format(changes.format).options(**_strictness(changes)).options(**changes.options)
+    return (reader.schema(changes.schema) if changes.schema else reader).load(changes.path)
+
+
+def _strictness(changes: Changes) -> dict[str, str]:
+    """Options by which a schema is kept to: Spark alone takes columns of CSV by their place, and NULL for a misfit."""
+    if changes.schema is None or changes.format.lower() not in _TEXT_FORMATS:
+        return {}
+    given = {name.lower() for name in changes.options}
+    return {name: value for name, value in _STRICT.items() if name.lower() not in given}
+
+
+def _check_schema(spark: SparkSession, changes: Changes, what: str) -> None:
+    """Refuse a schema that Spark cannot parse."""
+    if changes.schema is None:
+        return
+    try:
+        spark.createDataFrame([], changes.schema).schema  # noqa: B018 (a Connect session parses it only now)
+    except spark_errors() as error:
+        raise ChangesError(
+            f"The schema of the {what} ({changes}) cannot be understood: {told(error)}",
+            hint="Write columns and types as Spark's DDL has them: id BIGINT, amount DECIMAL(10,2), `a name` STRING.",
+        ) from error
 
 
 def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:

@@ -24,7 +24,8 @@ from dc_engine.detection.shown import MOST_OF_NAME
 from dc_engine.errors import ChangesError, DcError
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind, data_file
-from dc_engine.state.parquet import Builder, store_parquet
+from dc_engine.state.packing import Builder
+from dc_engine.state.parquet import store_parquet
 from dc_engine.state.storage import Storage
 
 SALT = "_dc_hash_a"

@@ -24,7 +24,8 @@ from dc_engine.detection.unit import probe_unit
 from dc_engine.detection.work import DOCUMENT, Work, received, send, tell
 from dc_engine.errors import DcError
 from dc_engine.sizes import SIZES
-from dc_engine.state.parquet import Reader, in_parts
+from dc_engine.state.packing import in_parts
+from dc_engine.state.parquet import Reader
 
 WHOLE = "whole"
 """A message to the probe of a group without a key, to take all rows of the load."""
