@@ -13,8 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from dc_engine.detection.documents import Document, Failed, file_of, from_text
+from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import StagedLoad
+from dc_engine.discovery.distant import Distant
 from dc_engine.request import Changes
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
@@ -43,8 +45,20 @@ class Staging:
     """What errors call the source."""
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Rows of a large table that stay with the workers until they are given up."""
+
+    rows: Distant
+    measured: Measured
+    give_up: Callable[[], object]
+
+
 class Engine(ABC):
     """Reads rows, and runs steps."""
+
+    has_workers: bool = True
+    """Whether steps may run elsewhere than in this process."""
 
     @abstractmethod
     def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> Source:
@@ -57,8 +71,20 @@ class Engine(ABC):
     @abstractmethod
     def fetch(
         self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
-    ) -> pa.Table:
-        """Some columns (with their types) of all rows, in this process."""
+    ) -> Columns:
+        """Some columns (with their types) of all rows, for this process."""
+
+    @abstractmethod
+    def leave(
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> Left | Columns:
+        """The same, or (of a large table) where the rows are, for tasks to read them there."""
+
+    @abstractmethod
+    def measure(
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> Measured:
+        """How much there is in some columns of all rows, without bringing them here."""
 
     @abstractmethod
     def instant(self, value: datetime) -> int:

@@ -19,6 +19,7 @@ from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
 from dc_engine.detection.staging import CHANGE_TYPE, SALT, StagedLoad
 from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
+from dc_engine.engines.dealing import dealt
 from dc_engine.errors import ChangesError, counted
 from dc_engine.masking import told
 from dc_engine.request import Request
@@ -101,9 +102,9 @@ def _violating(
     read = _ReadFiles(storage, files, tuple(staged.inserts), SIZES.range_ids, tasks)
     found = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(OnWorker(read), MESSAGE_SCHEMA)
     gather = _GatherRules(storage, tuple(staged.inserts), tasks)
-    gathered = found.repartitionById(tasks, found["task"]).mapInArrow(OnWorker(gather), MESSAGE_SCHEMA)
+    gathered = dealt(found, tasks).mapInArrow(OnWorker(gather), MESSAGE_SCHEMA)
     schema = f"{ROW_HASH} bigint, {RULES} array<struct<rule: string, violations: bigint>>, {VIOLATIONS} bigint"
-    return gathered.repartitionById(tasks, gathered["task"]).mapInArrow(OnWorker(_EachHashOnce(names)), schema)
+    return dealt(gathered, tasks).mapInArrow(OnWorker(_EachHashOnce(names)), schema)
 
 
 @dataclass(frozen=True, slots=True)

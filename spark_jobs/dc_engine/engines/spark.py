@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.detection.comparable import Family, family
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
+from dc_engine.detection.fetched import (
+    PACKED_SCHEMA,
+    PIECE_NUMBER,
+    Columns,
+    Measured,
+    Pack,
+    ReadPacked,
+    measured,
+    unpacked,
+)
 from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.sources import column_types, instant_in, kept, read_changes, reading, row_hash
+from dc_engine.detection.sources import column_types, instant_in, kept, kept_name, read_changes, reading, row_hash
 from dc_engine.detection.staging import CHANGE_TYPE, SALT, Stage, StagedLoad, gather, stage_rows
 from dc_engine.detection.value_hash import quoted
 from dc_engine.detection.work import MESSAGE_SCHEMA
-from dc_engine.engines.base import Engine, Here, Staging, Step, Tasks
+from dc_engine.discovery.distant import Distant
+from dc_engine.engines.base import Engine, Here, Left, Staging, Step, Tasks
 from dc_engine.engines.comparing import differences
+from dc_engine.engines.dealing import dealt
 from dc_engine.engines.quarantine import quarantine
 from dc_engine.engines.widening import widen
 from dc_engine.request import Changes
-from dc_engine.shipping import is_connect, ship_engine
+from dc_engine.shipping import check_versions, is_connect, ship_engine
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_ROWS_HERE = 5_000
@@ -51,12 +62,27 @@ class OnSpark(Tasks):
 
     def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
         """See ``Tasks.run``."""
-        schema = MESSAGE_SCHEMA if further else DOCUMENT_SCHEMA
-        frame = self._spark.range(0, count, 1, count).mapInArrow(OnWorker(first), schema)
-        for place, (tasks, step) in enumerate(further, 1):
-            schema = MESSAGE_SCHEMA if place < len(further) else DOCUMENT_SCHEMA
-            frame = frame.repartitionById(tasks, frame["task"]).mapInArrow(OnWorker(step), schema)
-        return [row["document"] for row in frame.collect()]
+        return _documents(self._spark.range(0, count, 1, count), first, *further)
+
+
+def _documents(frame: DataFrame, first: Step, *further: tuple[int, Step]) -> list[str]:
+    """What the last of some steps reports; the first gets the rows of the frame."""
+    frame = frame.mapInArrow(OnWorker(first), MESSAGE_SCHEMA if further else DOCUMENT_SCHEMA)
+    for place, (tasks, step) in enumerate(further, 1):
+        schema = MESSAGE_SCHEMA if place < len(further) else DOCUMENT_SCHEMA
+        frame = dealt(frame, tasks).mapInArrow(OnWorker(step), schema)
+    return [row["document"] for row in frame.collect()]
+
+
+class Packed(Distant):
+    """Rows of a source, packed in pieces that Spark keeps."""
+
+    def __init__(self, pieces: DataFrame, rows: int, names: Sequence[str]) -> None:
+        self._pieces, self.rows, self.reading = pieces, rows, ReadPacked(tuple(names))
+
+    def run(self, first: Step, *further: tuple[int, Step]) -> list[str]:
+        """See ``Distant``."""
+        return _documents(self._pieces, first, *further)
 
 
 class SparkEngine(Engine):
@@ -64,11 +90,13 @@ class SparkEngine(Engine):
 
     def __init__(self, start: Callable[[], SparkSession], mode: str = "auto") -> None:
         self._start, self._mode = start, mode
+        self.has_workers = mode != "local"
 
     @cached_property
     def spark(self) -> SparkSession:
         """The session."""
         session = self._start()
+        check_versions(session)
         ship_engine(session)
         return session
 
@@ -82,10 +110,54 @@ class SparkEngine(Engine):
 
     def fetch(
         self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
-    ) -> pa.Table:
-        """See ``Engine``."""
+    ) -> Columns:
+        """See ``Engine``. Values of a large table, or of one of unknown size, come packed by workers."""
+        chosen, names = rows.selectExpr(*kept(rows, columns)), list(columns)
+        small = self._mode == "local" or (self._mode == "auto" and is_small(source))
         with reading(source, "table", mask=mask):
-            return rows.selectExpr(*kept(rows, columns)).toArrow().rename_columns(list(columns))
+            if not small:
+                pieces = chosen.mapInArrow(OnWorker(Pack()), PACKED_SCHEMA).toArrow()
+                if pieces.num_rows:
+                    return unpacked(pieces, names)
+            return Columns.of(chosen.toArrow().rename_columns(names))
+
+    def leave(
+        self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> Left | Columns:
+        """See ``Engine``. Packed rows are kept by Spark until it is known how many they are."""
+        if self._mode == "local" or (self._mode == "auto" and is_small(source)):
+            return self.fetch(rows, columns, source, mask=mask)
+        chosen, names = rows.selectExpr(*kept(rows, columns)), list(columns)
+        packed = chosen.mapInArrow(OnWorker(Pack()), PACKED_SCHEMA)
+        pieces = packed.selectExpr(f"{PIECE_NUMBER} as piece", *packed.columns).persist()
+        left = False
+        try:
+            with reading(source, "table", mask=mask):
+                found = measured([tuple(row) for row in pieces.select("rows", "facts").collect()], names)
+                if found.rows * len(names) > SIZES.large_cells:
+                    left = True
+                    return Left(Packed(pieces, found.rows, names), found, pieces.unpersist)
+                if found.rows:
+                    return unpacked(pieces.toArrow(), names)
+                return Columns.of(chosen.toArrow().rename_columns(names))
+        finally:
+            if not left:
+                pieces.unpersist()
+
+    def measure(
+        self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> Measured:
+        """See ``Engine``."""
+        chosen = rows.selectExpr(*kept(rows, columns))
+        sizes = [
+            f"sum(octet_length({kept_name(place)}))" if family(spark_type) in (Family.STRING, Family.BINARY) else "null"
+            for place, spark_type in enumerate(columns.values())
+        ]
+        counts = [f"count({kept_name(place)})" for place in range(len(columns))]
+        with reading(source, "table", mask=mask):
+            total, *found = chosen.selectExpr("count(1)", *counts, *sizes).collect()[0]
+        nbytes = (size or 0 for size in found[len(columns) :])
+        return Measured(total, dict(zip(columns, found, strict=False)), dict(zip(columns, nbytes, strict=True)))
 
     def instant(self, value: datetime) -> int:
         """See ``Engine``."""
@@ -98,10 +170,14 @@ class SparkEngine(Engine):
 
     def searching(self, pairs: float, size: int) -> Tasks | None:
         """See ``Engine``."""
-        wanted = self._mode == "spark" or (self._mode == "auto" and pairs > SIZES.pairs_here)
+        wanted = self._mode == "spark" or (self._mode == "auto" and pairs > SIZES.pairs_here and not self._is_alone())
         if not wanted or (is_connect(self.spark) and size > MOST_BYTES_BY_CONNECT):
             return None
         return OnSpark(self.spark)
+
+    def _is_alone(self) -> bool:
+        """Whether the workers have the driver's own processors: it then has nothing from sharing work with them."""
+        return not is_connect(self.spark) and str(self.spark.conf.get("spark.master", "")).partition("[")[0] == "local"
 
     def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
@@ -148,14 +224,23 @@ class SparkEngine(Engine):
 
 def is_large(source: Changes, most: int = MOST_FILES_HERE) -> bool:
     """Whether all of some large local files is to be read, so that there is no use in fetching a few rows first."""
-    if source.path is None or source.where is not None:
-        return False
-    path = Path(source.path.removeprefix("file://"))
+    files = _local_files(source) if source.where is None else []
+    return sum(one.stat().st_size for one in files if one.is_file()) > most
+
+
+def is_small(source: Changes, most: int = MOST_FILES_HERE) -> bool:
+    """Whether it is known that a source has few bytes."""
+    files = _local_files(source)
+    return bool(files) and all(one.is_file() for one in files) and sum(one.stat().st_size for one in files) <= most
+
+
+def _local_files(source: Changes) -> list[Path]:
+    """The local files of a source, and folders in it; none if it is another one, or cannot be read."""
+    path = Path((source.path or "").removeprefix("file://"))
     try:
-        files = path.iterdir() if path.is_dir() else [path]
-        return any(size > most for size in accumulate(one.stat().st_size for one in files if one.is_file()))
-    except OSError:  # Spark will say what is wrong with them
-        return False
+        return [] if source.path is None else list(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+    except OSError:  # Spark will say what is wrong with it
+        return []
 
 
 def engine_of(given: Any, mode: str = "auto") -> Engine:

@@ -77,7 +77,8 @@ class _Crew:
         with ThreadPoolExecutor(len(parts)) as pool:
             for job in as_completed([pool.submit(self.tasks.run, len(part.units), part) for part in parts]):
                 found += _met(job.result())
-                log.info("%s: %s of %s parts done", what, f"{len(found):,}", f"{len(units.units):,}")
+                share = {"share": len(found) / len(units.units)}  # for those who draw how far it is
+                log.info("%s: %s of %s parts done", what, f"{len(found):,}", f"{len(units.units):,}", extra=share)
         return [lines_of(one) for one in sorted(found, key=lambda one: one.unit)]
 
 
