@@ -8,18 +8,28 @@ from typing import Any
 from hypothesis import strategies as st
 
 MODES = st.sampled_from(["auto", "counted", "witnessed", "witnessed"])
-CLASSES = st.sampled_from([("unique", "fd", "dc")] * 3 + [("fd",), ("unique", "dc"), ("unique", "fd")])
+CLASSES = st.sampled_from(
+    [("unique", "fd", "dc"), ("unique", "fd", "od", "pod", "dc")] * 2
+    + [("unique", "fd", "od", "dc"), ("unique", "fd", "pod", "dc")]
+    + [("fd",), ("pod",), ("od",), ("unique", "dc"), ("unique", "fd"), ("unique", "pod"), ("fd", "od")]
+)
 ERRORS = st.sampled_from([0] * 4 + [0.05, 0.1, 0.2, 0.34, 0.5])
-LIMITS = st.sampled_from([{}] * 4 + [{"max_terms": most} for most in (1, 2, 3)] + [{"max_dependencies": 3}])
+LIMITS = st.sampled_from(
+    [{}] * 4
+    + [{"max_terms": most} for most in (1, 2, 3)]
+    + [{"max_dependencies": 3}, {"max_terms": 2, "min_support": 2}]
+    + [{"min_support": least} for least in (1, 3, 6)]
+)
 
 
 @st.composite
 def asked(draw: st.DrawFn, names: Sequence[str]) -> dict[str, Any]:
     """A request, but for the state and the table."""
+    classes = list(draw(CLASSES))
     return {
-        "space": draw(spaces(names)),
+        "space": draw(spaces(names)) | {"descending": "od" in classes and draw(st.booleans())},
         "mode": draw(MODES),
-        "classes": list(draw(CLASSES)),
+        "classes": classes,
         "max_error": draw(ERRORS),
         "limits": draw(LIMITS),
     }

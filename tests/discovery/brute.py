@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -51,6 +51,17 @@ def written_rule(formula: str) -> Rule:
     return frozenset(found)
 
 
+FIRST = "_nulls_first"
+"""What the name of a column ends in where it is read as order dependencies read it."""
+
+
+def nulls_first(rule: Rule, names: Collection[str]) -> Rule:
+    """A rule in which some columns are read with NULLs as their first values."""
+    return frozenset(
+        (f"{one}{FIRST}" if one in names else one, op, f"{one}{FIRST}" if one in names else one) for one, op, _ in rule
+    )
+
+
 def read_rule(formula: str) -> Rule:
     """The rule of a formula, either way round."""
     return one_way(written_rule(formula))
@@ -64,6 +75,26 @@ class Brute:
     rows: Sequence[Row]
     bound: int | None = None
     """The most comparisons in a rule that is looked for."""
+    nullable: Collection[str] = ()
+    """Columns that order dependencies read otherwise than other classes: in them NULLs are the first values."""
+
+    def read(self, kind: str, formula: str) -> Rule:
+        """The rule of a dependency, either way round."""
+        return one_way(self.written(kind, formula))
+
+    def written(self, kind: str, formula: str) -> Rule:
+        """The same as it is written."""
+        rule = written_rule(formula)
+        return nulls_first(rule, self._first) if kind == "od" else rule
+
+    @property
+    def _first(self) -> set[str]:
+        return set(self.nullable) & set(self.names) if self.space["nulls"] == "ignore" else set()
+
+    def value_of(self, row: Row) -> dict[str, Any]:
+        """The values of a row, in each reading."""
+        own = {name: comparable(row[name], self.space["nulls"]) for name in self.names}
+        return own | {f"{name}{FIRST}": comparable(row[name], "equal") for name in self._first}
 
     @property
     def pairs(self) -> int:
@@ -76,8 +107,7 @@ class Brute:
 
     @cached_property
     def values(self) -> list[dict[str, Any]]:
-        names = self.space["columns"]
-        return [{name: comparable(row[name], self.space["nulls"]) for name in names} for row in self.rows]
+        return list(map(self.value_of, self.rows))
 
     @cached_property
     def ops(self) -> dict[tuple[str, str], Sequence[str]]:
@@ -106,12 +136,17 @@ class Brute:
     def _bits(self) -> dict[Predicate, int]:
         known = {*itertools.product(self.names, ("=", "!="), self.names)}
         known |= {(left, op, right) for (left, right), ops in self.ops.items() for op in ops}
+        known |= {(name, op, name) for name in self._ordered for op in ("<", "=", ">", "!=")}
         known |= {one for (left, op, right) in set(known) for one in [(right, _TURNED[op], left)]}
         return {one: self._satisfying(one) for one in known}
 
     def violations(self, rule: Rule) -> int:
         """How many unordered pairs violate a rule."""
         return len({self._unordered[place] for place in _ones(self._of(rule) | self._of(turned(rule)))})
+
+    def removed(self, rule: Rule) -> int:
+        """The fewest rows without which no pair violates a rule."""
+        return _cover([self._unordered[place] for place in _ones(self._of(rule) | self._of(turned(rule)))])
 
     @cached_property
     def _unordered(self) -> list[tuple[int, int]]:
@@ -123,15 +158,47 @@ class Brute:
             bits &= self._bits[one]
         return bits
 
-    def holds(self, rule: Rule) -> bool:
+    def holds(self, rule: Rule, kind: str = "") -> bool:
+        if kind == "od" and self.space["max_error"]:
+            return self.removed(rule) <= math.floor(Fraction(str(self.space["max_error"])) * len(self.rows))
         return self.violations(rule) <= self.allowed if self.allowed else not self._of(rule)
+
+    def error(self, rule: Rule, kind: str) -> float:
+        """The share of pairs that violate a rule, or of rows that have to go."""
+        if kind == "od":
+            return self.removed(rule) / max(len(self.rows), 1)
+        return self.violations(rule) / max(self.pairs, 1)
 
     @cached_property
     def sets(self) -> Sets:
         """All minimal rules of each class, one of each mirror pair; of fewer than two rows nothing is said."""
-        makers: dict[str, Callable[[], set[Rule]]] = {"unique": self._uniques, "fd": self._fds, "dc": self._dcs}
+        makers: dict[str, Callable[[], set[Rule]]] = {
+            "unique": self._uniques,
+            "fd": self._fds,
+            "od": self._ods,
+            "pod": self._pods,
+            "dc": self._dcs,
+        }
         sets = {name: makers[name]() if len(self.rows) > 1 else set() for name in self.space["classes"]}
-        return {name: {one for one in some if len(one) <= self.most} for name, some in sets.items()}
+        return {
+            name: {one for one in some if len(one) <= self.most and self.is_supported(one)}
+            for name, some in sets.items()
+        }
+
+    def is_supported(self, rule: Rule) -> bool:
+        """Whether as many pairs as are asked for agree on all that a rule asks to be equal; of a key on all but any."""
+        agreeing = {one for one in rule if one[0] == one[2] and one[1] == "="}
+        contexts = [agreeing - {one} for one in agreeing] if agreeing == rule else []
+        least = 2 * (self.space["limits"].get("min_support") or 0)
+        return all(self._of(context).bit_count() >= least for context in contexts or [agreeing])
+
+    @property
+    def seen(self) -> Sets:
+        """Those that people see: a ``pod`` with nothing but ``=`` is a matter of ``unique``."""
+        return {
+            name: {rule for rule in some if name != "pod" or any(op != "=" for _, op, _ in rule)}
+            for name, some in self.sets.items()
+        }
 
     @property
     def most(self) -> int:
@@ -141,11 +208,11 @@ class Brute:
         for size in range(len(names) + 1):
             yield from map(frozenset, itertools.combinations(names, size))
 
-    def _smallest(self, names: Sequence[str], rest: Rule) -> set[Rule]:
+    def _smallest(self, names: Sequence[str], rest: Rule, kind: str = "") -> set[Rule]:
         found: list[frozenset[str]] = []
         for side in self._sides(names):
             rule = rest | {(name, "=", name) for name in side}
-            if not any(other <= side for other in found) and self.holds(rule):
+            if not any(other <= side for other in found) and self.holds(rule, kind):
                 found.append(side)
         return {rest | {(name, "=", name) for name in side} for side in found}
 
@@ -159,10 +226,38 @@ class Brute:
         ]
         return set().union(*sets)
 
+    @property
+    def _ordered(self) -> list[str]:
+        return [
+            f"{name}{FIRST}" if name in self._first else name for name in self.names if "od" in self.space["classes"]
+        ]
+
+    def _ods(self) -> set[Rule]:
+        """What is constant, and what goes together, where other columns agree; the second where nothing is constant."""
+        names, found = self._ordered, set()
+        for name in names:
+            found |= self._smallest([one for one in names if one != name], frozenset({(name, "!=", name)}), "od")
+        for one, other in itertools.combinations(names, 2):
+            for op in (">", "<") if self.space.get("descending") else (">",):
+                pair = frozenset({(one, "<", one), (other, op, other)})
+                for rule in self._smallest([name for name in names if name not in (one, other)], pair, "od"):
+                    if not any(self.holds(rule - pair | {(name, "!=", name)}, "od") for name in (one, other)):
+                        found.add(one_way(rule))
+        return found
+
     def _dcs(self) -> set[Rule]:
+        return self._largest(self.ops, lambda _: True)
+
+    def _pods(self) -> set[Rule]:
+        """Columns are compared with themselves, and at most one of them by ``!=``."""
+        own = {(left, right): ops for (left, right), ops in self.ops.items() if left == right}
+        return self._largest(own, lambda rule: [op for _, op, _ in rule].count("!=") <= 1)
+
+    def _largest(self, ops: Ops, belongs: Callable[[Rule], bool]) -> set[Rule]:
+        """Rules of a family that hold, of which none with one comparison weakened or left out does."""
         found = set()
-        for rule in _every_rule(tuple((pair, tuple(ops)) for pair, ops in self.ops.items())):
-            if self.holds(rule) and not any(self.holds(one) for one in _weakened(rule, self.ops)):
+        for rule in filter(belongs, _every_rule(tuple((pair, tuple(some)) for pair, some in ops.items()))):
+            if self.holds(rule) and not any(self.holds(one) for one in filter(belongs, _weakened(rule, ops))):
                 found.add(one_way(rule))
         return found
 
@@ -181,6 +276,13 @@ def _weakened(rule: Rule, ops: Ops) -> Iterator[Rule]:
         for other in ops[left, right]:
             if other != op and other in WEAKER[op]:
                 yield rule - {one} | {(left, other, right)}
+
+
+def _cover(pairs: Sequence[tuple[int, int]]) -> int:
+    """The fewest rows of which each pair has one: of any pair either the one or the other."""
+    if not pairs:
+        return 0
+    return 1 + min(_cover([pair for pair in pairs if row not in pair]) for row in pairs[0])
 
 
 def _ones(bits: int) -> Iterator[int]:

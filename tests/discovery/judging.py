@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from dc_engine.detection.rows import ROW_ID
+from dc_engine.detection.dead import read_dead
+from dc_engine.detection.rows import ROW_ID, read_living
 from dc_engine.discovery.listing import Dependency
 from dc_engine.maintained.everything import DEPENDENCIES
-from dc_engine.maintained.reading import living_rows
 from dc_engine.maintained.stored import read_set
+from dc_engine.state.files import FileKind
+from dc_engine.state.parquet import Reader
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import DependencyVerdict, LostDependency, Verdict
-from tests.discovery.brute import Brute, Row, Situations, comparable, one_way, read_rule, turned, written_rule
+from tests.discovery.brute import Brute, Row, Situations, read_rule, turned
 from tests.discovery.oracle import HOLDS, WEAKER, Rule
 
-_CLASSES = ("unique", "fd", "dc")
+_CLASSES = ("unique", "fd", "od", "pod", "dc")
 _COUNTED = 20
 """Of so many that were lost a verdict counts the violations."""
 _MANY = 1_000
@@ -30,18 +32,18 @@ def check_known(storage: Storage, snapshot: Snapshot, rows: Sequence[Row], types
     if DEPENDENCIES not in snapshot.facts:
         return
     facts = snapshot.facts[DEPENDENCIES]
-    space, brute = facts["space"], Brute(facts["space"], rows, facts["bound"])
+    space, brute = facts["space"], Brute(facts["space"], rows, facts["bound"], facts["nullable"])
     assert {name: types[name] for name in space["columns"]} == space["columns"]
     assert set(space["ordered"]) <= set(space["columns"])
     holding = [one for one in read_set(storage, snapshot) if one.until is None]
     for name in space["classes"]:
         mine = [one for one in holding if one.kind == name]
-        rules = [read_rule(one.formula) for one in mine]
+        rules = [brute.read(name, one.formula) for one in mine]
         assert set(rules) == brute.sets[name]
         assert len(rules) == len(set(rules))
         assert facts["valid"][name] == sum(one.shown for one in mine)
         for one in mine:
-            assert one.error == pytest.approx(brute.violations(read_rule(one.formula)) / max(brute.pairs, 1))
+            assert one.error == pytest.approx(brute.error(brute.read(name, one.formula), name))
     _check_limits(facts, len(brute.ops if "dc" in space["classes"] else brute.names))
     assert len({one.id for one in holding}) == len(holding)
     shown = [one for one in holding if one.shown]
@@ -49,13 +51,16 @@ def check_known(storage: Storage, snapshot: Snapshot, rows: Sequence[Row], types
     if space["cross"]:
         _check_shown(space, [one for one in holding if one.kind == "dc"])
     else:
-        assert shown == holding
+        assert {(one.kind, brute.read(one.kind, one.formula)) for one in shown} == {
+            (name, rule) for name, some in brute.seen.items() for rule in some if rule
+        }
 
 
 def _check_limits(facts: Mapping[str, Any], terms: int) -> None:
     """A set that is not complete says so, and nothing but its limits makes it so."""
     limits, bound = facts["space"]["limits"], facts["bound"]
-    assert bool(facts["because"]) == (bound is not None)
+    assert bool(facts["because"]) == (bound is not None or "min_support" in limits)
+    assert ("with a support of at least" in facts["because"]) == ("min_support" in limits)
     if limits["max_dependencies"] > _MANY:
         asked = limits["max_terms"]
         assert bound == (None if asked is None or asked >= terms else asked)
@@ -80,6 +85,11 @@ def is_wider(one: Rule, other: Rule) -> bool:
         all(any((a, c) == (x, z) and b in WEAKER[y] for x, y, z in other) for a, b, c in way)
         for way in (one, turned(one))
     )
+
+
+def _meaning(brute: Brute, kind: str, rule: Rule) -> tuple[Rule, bool]:
+    """What is told once, whatever its class: but order dependencies have errors of their own."""
+    return rule, kind == "od" and brute.space["max_error"] > 0
 
 
 class Judge:
@@ -115,14 +125,16 @@ class Judge:
         assert (told.complete, told.because) == (not facts["because"], facts["because"])
         if space["limits"]["max_dependencies"] <= _MANY:  # how far was looked depends on what was there before
             return
-        old, new = (Brute(space, rows, facts["bound"]) for rows in (before, after))
+        seen = {name for row in after for name, value in row.items() if value is None}  # if only a moment
+        nullable = seen | set(facts["nullable"])
+        old, new = (Brute(space, rows, facts["bound"], nullable) for rows in (before, after))
         lost = [one for one in told.invalidated if one.id not in pinned]
-        otherwise = {read_rule(one.formula) for one in told.invalidated if one.id in pinned}
+        otherwise = {new.read(one.kind, one.formula) for one in told.invalidated if one.id in pinned}
         self._check_lost(lost, otherwise, old, new, exact=exact)
         for one in lost:
             assert one.example or len(lost) > _COUNTED, one.text
             if one.example and not verdict.discarded:
-                self._check_example(snapshot, one, space)
+                self._check_example(snapshot, one, new)
         if not space["cross"]:
             self._check_moves(verdict, old, new)
             if not verdict.discarded:
@@ -131,81 +143,103 @@ class Judge:
     def _check_lost(
         self, lost: Sequence[LostDependency], told_otherwise: Collection[Rule], old: Brute, new: Brute, *, exact: bool
     ) -> None:
-        rules = {read_rule(one.formula): one for one in lost}
-        assert len(rules) == len(lost), "each once"
-        for rule, one in rules.items():
+        rules = [(new.read(one.kind, one.formula), one) for one in lost]
+        assert len({_meaning(new, one.kind, rule) for rule, one in rules}) == len(lost), "each once"
+        for rule, one in rules:
             assert rule in old.sets[one.kind]
-            violations = new.violations(rule)
-            assert violations > new.allowed
-            assert one.error == pytest.approx(old.violations(rule) / old.pairs)
+            assert not new.holds(rule, one.kind)
+            assert one.error == pytest.approx(old.error(rule, one.kind))
             if one.violations is None:
                 assert len(lost) > _COUNTED
                 continue
-            assert one.violations == violations
-            assert one.error_now == pytest.approx(violations / new.pairs)
-            wanted = {other for other in new.sets[one.kind] if is_wider(rule, other)}
+            assert one.violations == new.violations(rule)
+            assert one.error_now == pytest.approx(new.error(rule, one.kind))
+            alike = [some for name, some in new.seen.items() if (name == "od") == (one.kind == "od")]
+            wanted = {other for some in alike for other in some if is_wider(rule, other)}
             instead = [other["id"] for other in one.instead]
             assert len(instead) == len(set(instead))
             if not old.space["cross"]:
                 assert len(instead) == min(10, len(wanted))
-        every = {rule for some in old.sets.values() for rule in some}
+        every = {(rule, name) for name, some in old.seen.items() for rule in some}
         if exact:
-            every = {read_rule(one.formula) for one in self.known if one.shown and one.until is None}
+            holding = [one for one in self.known if one.shown and one.until is None]
+            every = {(new.read(one.kind, one.formula), one.kind) for one in holding}
         if exact or not old.space["cross"]:
-            assert set(rules) <= every
-            fallen = {rule for rule in every if not new.holds(rule)}
-            assert fallen <= {*rules, *told_otherwise}, "all that fell"
+            assert {(rule, one.kind) for rule, one in rules} <= every
+            fallen = {_meaning(new, name, rule) for rule, name in every if not new.holds(rule, name)}
+            told = {_meaning(new, one.kind, rule) for rule, one in rules}
+            assert {one for one in fallen if one[0] not in told_otherwise} <= told, "all that fell"
 
     def _check_moves(self, verdict: Verdict, old: Brute, new: Brute) -> None:
         told = verdict.dependencies
-        invalidated = {one_way(read_rule(one.formula)) for one in told.invalidated}
-        assert {rule for some in old.sets.values() for rule in some if not new.holds(rule)} <= invalidated
+        invalidated = {new.read(one.kind, one.formula) for one in told.invalidated}
+        assert {rule for name, some in old.seen.items() for rule in some if not new.holds(rule, name)} <= invalidated
         gone = {(name, rule) for name, some in old.sets.items() for rule in some - new.sets[name]}
         come = {(name, rule) for name, some in new.sets.items() for rule in some - old.sets[name]}
-        added = {rule for _, rule in come if not any(is_wider(other, rule) for _, other in gone)}
-        assert {read_rule(one.formula) for one in told.added} == added
-        still = {(name, rule) for name, rule in gone if new.holds(rule)} if len(new.rows) > 1 else set()
+        added = {
+            rule
+            for name, rule in come
+            if rule in new.seen[name]
+            and not any(is_wider(other, rule) and (name == "od") == (kind == "od") for kind, other in gone)
+        }
+        assert {new.read(one.kind, one.formula) for one in told.added} == added
+        still = {(name, rule) for name, rule in gone if rule in old.seen[name] and new.holds(rule, name)}
+        now = [(name, rule) for name, some in new.sets.items() for rule in some]
+        still = {  # what has too little support is generalised if another class has enough for more
+            (name, rule)
+            for name, rule in still
+            if new.is_supported(rule)
+            or any(is_wider(other, rule) and (name == "od") == (kind == "od") for kind, other in now)
+        }
+        still = still if len(new.rows) > 1 else set()
         assert len(told.generalised) == len(still)
 
     def _check_watched(self, verdict: Verdict, old: Brute, new: Brute, watch: str, pinned: Collection[str]) -> None:
         told = verdict.dependencies
         found = [one for one in told.watched if one.id not in pinned]
         assert len({one.id for one in told.watched}) == len(told.watched)
-        simplest = {rule: name for name in reversed(_CLASSES) for rule in old.sets.get(name, ())}
+        classes = reversed(_CLASSES)
+        simplest = {_meaning(old, name, rule): name for name in classes for rule in old.seen.get(name, ())}
         alone = len(new.rows) < 2  # nothing is known to hold, and nothing fell
-        still = {rule for rule, name in simplest.items() if alone or rule in new.sets[name]}
+        still = {one for one, name in simplest.items() if alone or one[0] in new.sets[name]}
+        kept = {_meaning(new, one.kind, new.read(one.kind, one.formula)) for one in found}
         counting = [one for one in told.invalidated if one.watched and one.id not in pinned]
         if watch in ("pinned", "none"):
             assert not found
             assert not counting
         elif watch == "all":
-            own = {read_rule(one.formula) for one in told.watched}
-            assert {read_rule(one.formula) for one in found} <= still <= own
+            own = {new.read(one.kind, one.formula) for one in told.watched if one.id in pinned}
+            assert kept <= still
+            assert {one for one in still if one[0] not in own} <= kept
             assert all(one.watched for one in told.invalidated)
         else:
             assert len(found) + len(counting) <= int(watch.removeprefix("top:"))
-            assert {read_rule(one.formula) for one in found} <= still
+            assert kept <= still
 
-    def _check_example(self, snapshot: Snapshot, one: DependencyVerdict, space: Mapping[str, Any]) -> None:
+    def _check_example(self, snapshot: Snapshot, one: DependencyVerdict, brute: Brute) -> None:
         """Two rows that are there violate it, t and s as in the formula."""
         assert isinstance(one, LostDependency)
         assert one.example
-        names = list(space["columns"])
+        names = brute.names
         if not set(read_names(one.formula)) <= set(names):
             return
         rows = {}
-        for part in living_rows(self.storage, snapshot, [*names, *("id" for name in snapshot.schema if name == "id")]):
-            for row in part.to_pylist():
-                rows[row[ROW_ID]] = row
-                if "id" in row and "_row_id" not in one.example["t"]["row"]:
-                    rows["key", row["id"]] = row
+        dead = read_dead(self.storage, snapshot.files_of(FileKind.DEAD))
+        columns = [*names, *("id" for name in snapshot.schema if name == "id")]
+        for file in snapshot.files_of(FileKind.ROWS):
+            reader = Reader(self.storage, file)
+            for part in read_living(reader, file, dead, columns, range(len(reader.group_starts) - 1)):
+                for row in part.to_pylist():
+                    rows[row[ROW_ID]] = row
+                    if "id" in row and "_row_id" not in one.example["t"]["row"]:
+                        rows["key", row["id"]] = row
         sides = []
         for side in ("t", "s"):
             named = one.example[side]["row"]
             sides.append(rows[named["_row_id"]] if "_row_id" in named else rows["key", named["id"]])
-        t, s = ({name: comparable(row[name], space["nulls"]) for name in names} for row in sides)
+        t, s = map(brute.value_of, sides)
         assert sides[0] is not sides[1]
-        for left, op, right in written_rule(one.formula):
+        for left, op, right in brute.written(one.kind, one.formula):
             assert t[left] is not None
             assert s[right] is not None
             assert HOLDS[op](t[left], s[right])

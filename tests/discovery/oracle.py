@@ -57,3 +57,29 @@ def minimal_rules(ops: Mapping[tuple[str, str], Sequence[Op]], rows: Sequence[Ma
     """All rules that hold, and that no other one of them implies."""
     valid = [one for one in rules(ops) if is_valid(one, rows)]
     return {one for one in valid if not any(other != one and implies(other, one) for other in valid)}
+
+
+Order = tuple[frozenset[str], str, str, str]
+"""Of rows that agree on columns: one that is constant (then the rest is empty), or two that go ``up`` or ``down``."""
+
+
+def minimal_orders(names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, descending: bool = False) -> set[Order]:
+    """All order dependencies in canonical form that hold and follow from no other; NULLs are the first values."""
+    values = [{name: (0,) if row[name] is None else (1, row[name]) for name in names} for row in rows]
+    found: set[Order] = set()
+    for size in range(len(names)):
+        for context in map(frozenset, itertools.combinations(names, size)):
+            agreeing = [(t, s) for t, s in pairs(values) if all(t[name] == s[name] for name in context)]
+            others = [name for name in names if name not in context]
+            constant = {one for one in others if all(t[one] == s[one] for t, s in agreeing)}
+            holding = [(one, "", "") for one in others if one in constant]
+            for one, other in itertools.combinations(others, 2):
+                if not {one, other} & constant:
+                    up = all(not (t[one] < s[one] and t[other] > s[other]) for t, s in agreeing)
+                    down = all(not (t[one] < s[one] and t[other] < s[other]) for t, s in agreeing)
+                    holding += [
+                        (one, other, way) for way, holds in (("up", up), ("down", down and descending)) if holds
+                    ]
+            smaller = {(one, other, way) for known, one, other, way in found if known < context}
+            found |= {(context, *one) for one in holding if one not in smaller}
+    return found

@@ -63,6 +63,10 @@ class Table:
         answer = discover(self.spark, {"state": self.state, "mode": mode, "view": "complete", **more})
         return [one["text"] for one in answer["dependencies"]]
 
+    def listed(self) -> list[dict[str, Any]]:
+        """All dependencies of every class that the state knows to hold."""
+        return [one.to_dict() for one in read_set(self.storage, self.snapshot) if one.until is None]
+
     def maintain(self, action: str, **more: Any) -> dict[str, Any]:
         return maintain(self.spark, action, {"state": self.state, **more})
 

@@ -156,7 +156,7 @@ def test_left_sides_from_a_table_are_those_of_a_search(width, data):
     bound = data.draw(st.none() | st.integers(0, 3))
     tabled = left_sides(differs, right, bound)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classes, "_TABLED", 0)
+        patch.setattr(classes, "TABLED", 0)
         searched = left_sides(differs, right, bound)
     sides = subsets([str(one) for one in range(width) if one != right])
     telling = [one for one in sides if all(any(row[int(name)] for name in one) for row in differs)]

@@ -52,7 +52,7 @@ def test_a_load_reads_only_rows_without_codes(table: Table) -> None:
     assert len(before) == 2
     assert parts(table) == {"Coding": 20}
     table.apply("2", (100, 5, 7), (-3, 1, None))
-    assert parts(table) == {"Coding": 20, "dict": 2}
+    assert parts(table) == {"Coding": 20, "Columns": 2}
     assert paths(table) == before
     assert table.problems == []
 
@@ -63,16 +63,16 @@ def test_codes_are_written_again_when_many_rows_are_without(table: Table) -> Non
     assert paths(table) == before, "those of a load are written by the next"
     table.apply("3", (70, 1, 1))
     assert not paths(table) & before
-    assert parts(table) == {"Coding": 30, "dict": 1}
+    assert parts(table) == {"Coding": 30, "Columns": 1}
     assert table.problems == []
 
 
 def test_rows_that_are_deleted_or_taken_out_have_codes_that_nobody_reads(table: Table) -> None:
     table.apply("2", *((place, 1, 1) for place in range(50, 60)))
     table.apply("3", (70, 1, 1), deletes=ROWS[:7])
-    assert parts(table) == {"Coding": 23, "dict": 1}
+    assert parts(table) == {"Coding": 23, "Columns": 1}
     table.maintain("retract", load_id="2")
-    assert parts(table) == {"Coding": 13, "dict": 1}
+    assert parts(table) == {"Coding": 13, "Columns": 1}
     table.maintain("retract", load_id="3")
     assert parts(table) == {"Coding": 20}, "what was deleted has codes when it comes back"
     assert table.problems == []
@@ -86,7 +86,7 @@ def test_merged_rows_have_the_codes_that_they_had(table: Table) -> None:
     table.apply("4", (71, 1, 1))
     assert sorted(one.rows for one in table.snapshot.files_of(FileKind.ROWS)) == [1, 1, 30]
     assert paths(table) == before
-    assert parts(table) == {"Coding": 30, "dict": 2}
+    assert parts(table) == {"Coding": 30, "Columns": 2}
     assert table.problems == []
 
 
@@ -105,7 +105,7 @@ def test_a_small_table_has_no_codes(tmp_path: Path) -> None:
     table.apply("1", *ROWS[:4])
     table.discover()
     assert paths(table) == set()
-    assert parts(table) == {"dict": 4}
+    assert parts(table) == {"Columns": 4}
 
 
 @pytest.mark.parametrize("column", ["a", "b", "c"])

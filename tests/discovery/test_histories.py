@@ -50,6 +50,10 @@ WAYS = (
 class Histories(RuleBasedStateMachine):
     """Random histories of one table."""
 
+    sizes: Mapping[str, list[int]] = {}
+    also: Mapping[str, Any] = {}
+    """What else is asked for."""
+
     @initialize(
         kinds=st.tuples(KINDS, KINDS, KINDS),
         alike=st.booleans(),
@@ -80,8 +84,18 @@ class Histories(RuleBasedStateMachine):
             "pattern_runs": [1, 8],
             "coded_rows": [1, 3, 100_000],
             "remembered_bytes": [0, 20_000, 2**27],
+            "large_cells": [0, 0, 10, 2**30],
+            "load_cells": [0, 0, 10, 2**30],
+            "sampled_rows": [1, 2, 200_000],
+            "share_rows": [1, 3, 2**20],
+            "probe_rows": [1, 3, 524_288],
+            "thinned_percent": [0, 100],
+            "shown_rows": [1, 20_000],
+            "cover_indexes": [1, 8, 8],
+            "looked_up": [0, 6, 2_000_000, 2_000_000],
+            "usual_load": [1, 1_000],
         }
-        sizes = {name: self.random.choice(some) for name, some in choices.items()}
+        sizes = {name: self.random.choice(some) for name, some in {**choices, **self.sizes}.items()}
         self._stack.enter_context(other_sizes(**sizes, **ways))
         self.spark = Session(random=self.random, widens=widen)
         self.state = self._stack.enter_context(some_place(self.random))
@@ -93,6 +107,8 @@ class Histories(RuleBasedStateMachine):
         self.count, self.settled = 0, False
         for picks in first:
             self.apply(data, picks, discard=False)
+        if self.also:
+            self.discover(data, data.draw(asked(NAMES)), table=False)
 
     def _pool(self) -> list[Row]:
         """Few rows, most of them like another but for one value; those with NULLs come last."""
@@ -142,6 +158,7 @@ class Histories(RuleBasedStateMachine):
         before = read_current(self.storage)
         begins = before is None or not self.loads
         rows = self._rows()
+        asked = {**asked, **self.also}
         request = {"state": self.state, "view": "complete", **asked}
         given = Given(f"load {self.count + 1}", self._picked(data.draw(PICKS)), key=self.key)
         if begins:
@@ -162,7 +179,10 @@ class Histories(RuleBasedStateMachine):
         assert after is not None
         known = after.facts["dependencies"]
         assert (answer["complete"], answer["because"]) == (not known["because"], known["because"])
-        assert known["mode"] == ("counted" if asked["mode"] == "auto" else asked["mode"])
+        classes = set(asked["classes"])
+        counts = asked["max_error"] and classes & {"pod", "dc"}
+        auto = "witnessed" if classes & {"od", "pod"} and not counts else "counted"
+        assert known["mode"] == (auto if asked["mode"] == "auto" else asked["mode"])
 
     @rule(data=st.data(), picks=PICKS, writes=st.integers(0, 14))
     def crash(self, data: st.DataObject, picks: list[int], writes: int) -> None:
@@ -320,7 +340,14 @@ class Histories(RuleBasedStateMachine):
             assert checked["sound"], checked["problems"]
 
 
-Histories.TestCase.settings = settings(
+class LargeHistories(Histories):
+    """The same of a table whose rows stay where they are, whatever comes."""
+
+    sizes: Mapping[str, list[int]] = {"large_cells": [0], "load_cells": [0], "sampled_rows": [2, 200_000]}
+    also: Mapping[str, Any] = {"mode": "witnessed", "max_error": 0, "limits": {}}
+
+
+Histories.TestCase.settings = LargeHistories.TestCase.settings = settings(
     backend="new each time",
     max_examples=400 if NIGHTLY else 12,
     stateful_step_count=12,
@@ -328,3 +355,4 @@ Histories.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestHistories = Histories.TestCase
+TestLargeHistories = LargeHistories.TestCase

@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery.boxes import Box, said
-from dc_engine.discovery.coded import encoded
+from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found, turned
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.space import Asked, Limits, Space, space_of, with_cross
+from dc_engine.discovery.space import CLASSES, Asked, Limits, Space, space_of, with_cross
 from dc_engine.discovery.terms import Outcome, Terms, op_of
 from dc_engine.sizes import other_sizes
+from tests.discovery.marked import forbidden_by, minimal_pods
 from tests.discovery.oracle import Rule, minimal_rules
 from tests.discovery.test_search import WAYS
 
@@ -43,7 +44,7 @@ def histories(draw: st.DrawFn) -> tuple[Space, list[tuple[Any, ...]], list[tuple
     kinds = draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=3))
     nulls = draw(st.sampled_from(["ignore", "equal"]))
     types = {f"c{place}": kind for place, kind in enumerate(kinds)}
-    space = space_of(Asked(nulls=nulls), types, {})
+    space = space_of(Asked(nulls=nulls, classes=CLASSES), types, {})
     if len(kinds) > 1 and kinds[0] == kinds[1] and draw(st.booleans()):
         space = with_cross(space, [("c0", "c1")], both=draw(st.booleans()))
     cells = [
@@ -99,9 +100,12 @@ def check(space: Space, known: Known, rows: Sequence[tuple[Any, ...]]) -> None:
     """Every class is what its definition says, on these rows."""
     terms = space.terms(known.nullable)
     given = rows_of(space, rows)
-    ops = {(term.left, term.right): term.ops for term in terms.terms}
+    ops = {(term.left, term.right): term.ops for term in terms.terms if not term.first}
     assert {rule_of(terms, box) for box in known.sets["dc"]} == minimal_rules(ops, given)
     names = list(space.columns)
+    if "pod" in known.sets:
+        pods = minimal_pods({name: name in space.ordered for name in names}, given)
+        assert {forbidden_by(rule_of(terms, box)) for box in known.sets["pod"]} == pods
     sides = [frozenset(some) for size in range(len(names) + 1) for some in itertools.combinations(names, size)]
     pairs = list(itertools.combinations(given, 2))
     keys = [one for one in sides if not any(agree(one, t, s) for t, s in pairs)]
@@ -174,6 +178,15 @@ def test_after_every_change_every_class_is_what_holds_then(history, mode, ways, 
                 assert known.store.pairs.sum() == len(living) * (len(living) - 1) // 2
 
 
+def test_nothing_is_asked_where_few_columns_have_decided_everything():
+    columns = dict.fromkeys((f"c{place}" for place in range(30)), "int")
+    codes = {name: np.random.default_rng(place).permutation(9) for place, name in enumerate(columns)}
+    space = Space(columns, classes=("unique", "fd"), max_error=0.01)
+    known = found(space, Coded(np.arange(9), codes), WITNESSED)
+    assert {name: len(some) for name, some in known.sets.items()} == {"unique": 30, "fd": 30 * 29}
+    assert known.bound is None
+
+
 def test_a_bound_on_comparisons_leaves_all_of_up_to_so_many_and_says_so():
     rows = [(1, 1, 2), (1, 2, 2), (2, 1, 0), (2, 2, 2)]
     types = {"c0": "int", "c1": "int", "c2": "int"}
@@ -223,7 +236,9 @@ def approximate_sides(space: Space, known: Known) -> Sides:
     for box in [box for some in known.sets.values() for box in some]:
         rule = rule_of(terms, box)
         right = next((a for a, op, _ in rule if op == "!="), None)
-        sides[frozenset(a for a, op, _ in rule if op == "="), right] = known.violations[box]
+        sides[frozenset(a for a, op, _ in rule if op == "="), right] = known.violations[
+            "unique" if right is None else "fd"
+        ][box]
     return sides
 
 

@@ -68,6 +68,17 @@ def test_constants_are_said_of_two_rows_and_not_of_one(tmp_path: Path, mode: str
     assert table.formulas == set()
 
 
+@MODES
+def test_what_holds_instead_is_told_in_its_simplest_class_whatever_class_was_lost(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b c")
+    table.apply("1", (1, 1, 1), (2, 2, 1), (3, 3, 2))
+    table.discover(mode, classes=["unique", "fd", "dc"], space={"ordered": []})
+    (lost,) = [one for one in table.told("2", (1, 2, 2)).invalidated if one.text == "a -> b"]
+    assert [one["text"] for one in lost.instead] == ["a, c -> b"]
+    (lost,) = [one for one in table.told("3", (1, 2, 2)).invalidated if one.text == "unique [a, c]"]
+    assert [one["text"] for one in lost.instead] == ["a, c -> b"]
+
+
 def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
     table = Table(tmp_path)
     table.apply("1", (1, 1), (2, 1))
@@ -216,6 +227,20 @@ def test_an_error_that_passes_its_bound_is_shown_by_two_rows_that_are_there(tmp_
     assert (lost.violations, lost.error, lost.error_now) == (1, pytest.approx(1 / 6), pytest.approx(1 / 3))
     assert lost.example["t"]["values"] == lost.example["s"]["values"] == {"a": 4}
     assert lost.example["t"]["row"] != lost.example["s"]["row"]
+
+
+@MODES
+def test_the_error_of_an_order_is_the_share_of_rows_that_have_to_go(tmp_path: Path, mode: str) -> None:
+    table = Table(tmp_path, "a b")
+    table.apply("1", (1, 1), (2, 2), (3, 3), (4, 4), (5, 0))  # the last one is in the way
+    assert "a ~ b" in table.discover(mode, classes=["fd", "od"], max_error=0.2)
+    errors = {one["text"]: one["error"] for one in read_dependencies(table.storage)}
+    assert errors["a ~ b"] == pytest.approx(1 / 5)
+    assert not table.problems
+    lost = {one.text: one for one in table.told("2", (6, 0)).invalidated}
+    assert (lost["a ~ b"].violations, lost["a ~ b"].error) == (8, pytest.approx(1 / 5))
+    assert lost["a ~ b"].error_now == pytest.approx(2 / 6)
+    assert not table.problems
 
 
 def test_a_check_goes_as_far_as_a_limit_let_the_search_go(tmp_path: Path) -> None:

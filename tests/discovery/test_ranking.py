@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dags_examples.tax_data import tax_table
 from dc_engine.discover import discover
-from dc_engine.discovery.ranking import spread
+from dc_engine.discovery import ranking
+from dc_engine.discovery.coded import Coded
+from dc_engine.discovery.ranking import Scales, spread
+from dc_engine.discovery.space import Space
 from tests.inprocess import Session, Source
 
 _TYPES = {
@@ -127,3 +133,21 @@ def test_all_boxes_are_placed_once() -> None:
     placed = spread(boxes)
     assert len(placed) == len(boxes)
     assert set(placed) == set(boxes)
+
+
+@given(st.integers(0, 9), st.integers(0, 2**32), st.booleans())
+def test_pairs_that_agree_are_counted_as_they_are_whatever_was_counted_before(rows, seed, forgets):
+    chance = np.random.default_rng(seed)
+    sizes = zip("abcd", (1, 2, 3, 9), strict=True)
+    codes = {name: chance.integers(-1, size, rows).astype(np.int32) for name, size in sizes}
+    space = Space(dict.fromkeys(codes, "int"), classes=("fd",))
+    with pytest.MonkeyPatch.context() as patch:
+        if forgets:
+            patch.setattr(ranking, "_REMEMBERED", 0)
+        scales = Scales(Coded(np.arange(rows), codes).table(space, frozenset(codes)))
+        for key in [key for size in range(5) for key in itertools.combinations(range(4), size)]:
+            agreeing = sum(
+                all(codes["abcd"[place]][t] == codes["abcd"[place]][s] >= 0 for place in key)
+                for t, s in itertools.combinations(range(rows), 2)
+            )
+            assert scales.pairs_agreeing(key) == agreeing

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_engine.discovery import scan as scanning
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.scan import Counted, merged, rows_of, scan
 from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
@@ -61,35 +62,35 @@ def cases(draw: st.DrawFn) -> tuple[Layout, int, list[tuple[Row, int]], list[tup
     return layout_of(columns, nullable, cross), columns, draw(rows), draw(rows)
 
 
-@given(cases())
-def test_pairs_of_new_rows_with_old_ones_and_with_each_other(case):
+@given(cases(), st.booleans())
+def test_pairs_of_new_rows_with_old_ones_and_with_each_other(case, roomy):
     layout, columns, new, old = case
-    first, second = (
-        rows_of(layout, codes([row for row, _ in some], columns), np.array([weight for _, weight in some]))
-        for some in (new, old)
-    )
-    across = scan(layout, first, second)
-    assert counts(across) == expected(layout, [(t, s, a * b) for t, a in new for s, b in old])
-    among = scan(layout, first, None)
-    pairs = [(t, s, a * b) for place, (t, a) in enumerate(new) for s, b in new[place + 1 :]]
-    assert counts(among) == expected(layout, pairs)
-    for one, t, s in zip(among.patterns, among.t, among.s, strict=True):
-        ways = (pattern(layout, new[t][0], new[s][0]), pattern(layout, new[s][0], new[t][0]))
-        assert tuple(map(int, one)) == min(ways), "the pair shows it, one way or the other"
-    for one, t, s in zip(across.patterns, across.t, across.s, strict=True):
-        ways = (pattern(layout, new[t][0], old[s][0]), pattern(layout, old[s][0], new[t][0]))
-        assert tuple(map(int, one)) == min(ways), "t is a new row, s an old one"
+    both = [*new, *old]
+    table = codes([row for row, _ in both], columns)
+    rows = rows_of(layout, table, np.array([weight for _, weight in both]))
+    for first in (len(new), None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scanning, "_DIRECT_ROOM", 1 << 22 if roomy else 1)
+            found = scan(layout, rows, first)
+        ones = both[:first]
+        pairs = [(t, s, a * b) for place, (t, a) in enumerate(ones) for s, b in both[place + 1 :]]
+        assert counts(found) == expected(layout, pairs)
+        for one, t, s in zip(found.patterns, found.t, found.s, strict=True):
+            ways = (pattern(layout, both[t][0], both[s][0]), pattern(layout, both[s][0], both[t][0]))
+            assert tuple(map(int, one)) == min(ways), "the pair shows it, one way or the other"
+            assert t < len(ones), "t is a new row"
 
 
-@pytest.mark.parametrize("columns", [6, 14])
-def test_many_rows_in_several_threads_and_tables_that_grow(columns):
+@pytest.mark.parametrize(("columns", "new"), [(6, 3_000), (6, 1_700), (14, 3_000)])
+def test_many_rows_in_several_threads_and_tables_that_grow(columns, new):
     layout = layout_of(columns, nullable=True, cross=True)
     chance = np.random.default_rng(5)
     table = {f"c{place}": chance.integers(-1, 4, 3_000) for place in range(columns)}
     rows = rows_of(layout, table, np.ones(3_000, np.int64))
-    found = scan(layout, rows, None, threads=3)
-    assert found.pairs.sum() == 3_000 * 2_999 // 2
+    found = scan(layout, rows, new, threads=3)
     t, s = np.triu_indices(3_000, 1)
+    t, s = t[t < new], s[t < new]
+    assert found.pairs.sum() == len(t)
     terms = layout.terms.terms
     packed = layout.canonical(
         layout.pack([table[one.left][t] for one in terms], [table[one.right][s] for one in terms])

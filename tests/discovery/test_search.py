@@ -14,10 +14,12 @@ from dc_engine.discovery.boxes import Box, said
 from dc_engine.discovery.cells import partners_of
 from dc_engine.discovery.counting import violating_pairs
 from dc_engine.discovery.enumerating import enumerator
+from dc_engine.discovery.limits import steps
 from dc_engine.discovery.newcomers import prover_of, violations_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.search import Settled, first_patterns, settle
+from dc_engine.discovery.space import Limits, Space
 from dc_engine.discovery.table import Shown, Table
 from dc_engine.discovery.terms import SIX, Outcome, op_of
 from dc_engine.sizes import other_sizes
@@ -28,14 +30,15 @@ Row = Mapping[str, Any]
 WAYS = st.sampled_from(
     [
         {},
-        {"few_pairs": 0, "counted_price": 0, "rows_in_cells": 0},
+        {"few_pairs": 0, "counted_price": 0, "class_price": 0, "rows_in_cells": 0},
+        {"few_pairs": 0, "counted_price": 1_000, "class_price": 0, "rows_in_cells": 0},
         {"few_pairs": 0, "counted_price": 1, "rows_in_cells": 0},
         {"few_pairs": 0, "counted_price": 1_000_000, "rows_in_cells": 0},
         {"few_pairs": 0, "key_price": 0, "cell_price": 0, "cells": 1},
         {"few_pairs": 0, "key_price": 0, "cell_price": 0, "cells": 3, "exhausted_pairs": 0},
     ]
 )
-"""Sizes by which small tables are looked at whole, by counting, by both, by keys, and in cells."""
+"""Sizes by which small tables are looked at whole, by counting, in classes, by both, by keys, and in cells."""
 
 
 @st.composite
@@ -211,3 +214,10 @@ def test_without_two_rows_everything_holds(rows):
     layout = Layout(terms_of(ops, rows))
     settled = settle(Prover(table_of(layout, rows)), Shown.of(layout), enumerator(layout, ALL, None))
     assert settled.found.sets == {"unique": [(7,)], "fd": [(5,)], "dc": [(7,)]}
+
+
+def test_a_search_of_many_columns_begins_with_the_shortest_dependencies():
+    few, many = (Layout(Space(dict.fromkeys((f"c{one}" for one in range(some)), "int")).terms()) for some in (17, 18))
+    assert steps(few, Limits()) == [4, 6, 8, 12, 16, 17]
+    assert steps(many, Limits()) == [2, 3, 4, 6, 8, 12, 16, 18]
+    assert steps(many, Limits(max_terms=3)) == [2, 3]

@@ -20,15 +20,34 @@ from tests.inprocess import Session
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Problems of terms with one or two literals at a time, some of which are worth their while at some points only."""
-    kinds = draw(st.lists(st.sampled_from([(1, 1), (2, 1), (3, 2)]), min_size=1, max_size=4))
+    """Problems of terms with one or two literals at a time, some of which are worth their while at some points only.
+
+    Perhaps some do not go together, whatever their terms, and some are stronger than others.
+    """
+    kinds = draw(st.lists(st.sampled_from([(1, 1), (2, 1), (2, 2), (3, 2)]), min_size=1, max_size=4))
     term_of = np.repeat(np.arange(len(kinds)), [size for size, _ in kinds])
     width = len(term_of)
     rows = draw(st.lists(st.tuples(st.integers(1, 2**width - 1), st.integers(0, 2**width - 1)), max_size=14))
     points = np.array([[point >> v & 1 for v in range(width)] for point, _ in rows], bool).reshape(-1, width)
     vital = np.array([[point & worth >> v & 1 for v in range(width)] for point, worth in rows], bool).reshape(-1, width)
     vital = vital & points if draw(st.booleans()) else points
-    return Problem(points, vital, term_of, np.array([most for _, most in kinds], np.int64))
+    bars = np.zeros((width, width), bool)
+    for one, other in draw(st.lists(st.tuples(*[st.integers(0, width - 1)] * 2), max_size=6)):
+        bars[one, other] = bars[other, one] = one != other
+    stronger = np.full(width, -1)
+    for term, kind in enumerate(kinds):
+        if kind == (2, 2) and draw(st.booleans()):
+            weak, strong = np.flatnonzero(term_of == term)
+            points[:, strong] |= points[:, weak]
+            vital = vital.copy()
+            vital[:, weak], vital[:, strong] = points[:, weak], points[:, strong] & ~points[:, weak]
+            bars[strong], stronger[weak] = bars[strong] | bars[weak], strong
+            bars[strong, strong], bars[:, strong] = False, bars[strong]
+            bars[weak, strong] = bars[strong, weak] = True
+    most_of = np.array([most for _, most in kinds], np.int64)
+    return Problem(
+        points, vital, term_of, most_of, bars=bars if bars.any() else None, stronger=stronger if bars.any() else None
+    )
 
 
 def by_definition(problem: Problem, max_terms: int | None = None) -> set[frozenset[int]]:
@@ -41,7 +60,8 @@ def by_definition(problem: Problem, max_terms: int | None = None) -> set[frozens
             within = (np.bincount(terms, minlength=len(problem.most_of)) <= problem.most_of).all()
             few = max_terms is None or len(set(terms.tolist())) <= max_terms
             hits = problem.points[:, list(some)]
-            if within and few and hits.any(axis=1).all() and all(_needed(problem, some, v) for v in some):
+            apart = problem.bars is None or not problem.bars[np.ix_(some, some)].any()
+            if within and apart and few and hits.any(axis=1).all() and all(_needed(problem, some, v) for v in some):
                 found.add(frozenset(some))
     return found
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import __version__ as VERSION
 
 from dc_engine.discovery import searching
 from dc_engine.discovery.coded import Coded
@@ -86,7 +87,8 @@ def longer(draw: st.DrawFn) -> tuple[Space, Coded, np.ndarray, np.ndarray]:
     codes = {f"c{place}": chance.integers(-nulls, size, rows).astype(np.int32) for place, size in enumerate(sizes)}
     codes["c1"] = np.where(chance.random(rows) < 0.9, codes["c0"] // 2, codes["c1"]).astype(np.int32)
     types = dict.fromkeys(codes, draw(st.sampled_from(["int", "string"])))
-    space = space_of(Asked(limits=Limits(max_terms=3)), types, {})
+    classes = draw(st.sampled_from([("unique", "fd", "dc"), ("unique", "fd", "od", "dc"), ("od",)]))
+    space = space_of(Asked(classes=classes, limits=Limits(max_terms=3)), types, {})
     shares = (draw(st.sampled_from([0.0, 0.5, 0.97])), draw(st.sampled_from([0.8, 1.0])))
     before, after = (chance.random(rows) < share for share in shares)
     return space, Coded(np.arange(rows), codes), before, after
@@ -111,15 +113,13 @@ def test_keys_and_single_rules_are_looked_at_in_parts(table, counted_price, rows
 
 @given(cases(), CUTS)
 def test_all_pairs_are_counted_once_however_they_are_cut(case, cuts):
-    layout, columns, *parts = case
-    new, old = (
-        rows_of(layout, codes([row for row, _ in some], columns), np.array([weight for _, weight in some]))
-        for some in parts
-    )
-    for others in (old, None):
-        alone = scan(layout, new, others)
+    layout, columns, new, old = case
+    both = [*new, *old]
+    rows = rows_of(layout, codes([row for row, _ in both], columns), np.array([weight for _, weight in both]))
+    for first in (len(new), None):
+        alone = scan(layout, rows, first)
         with other_sizes(**cuts):
-            shared = scan(layout, new, others, workers=searchers(Session()))
+            shared = scan(layout, rows, first, workers=searchers(Session()))
         for name in ("patterns", "pairs", "t", "s"):
             assert np.array_equal(getattr(alone, name), getattr(shared, name))
 
@@ -221,7 +221,7 @@ class Imports(Failing):
 
     def look(self, unit: Any) -> Lines:
         table = rows_of(LAYOUT, codes([(1, 2), (2, 2)], 2), np.ones(2, np.int64))
-        assert scan(LAYOUT, table, None).pairs.tolist() == [1]
+        assert scan(LAYOUT, table).pairs.tolist() == [1]
         return super().look(unit)._replace(pairs=int("pandas" in sys.modules))
 
 
@@ -285,16 +285,24 @@ class TestOnSpark:
     [("auto", 1e9, False), ("auto", 1e11, True), ("local", 1e11, False), ("spark", 1, True), ("spark", 0, False)],
 )
 def test_the_request_says_who_searches(mode: str, pairs: float, shared: bool) -> None:
-    engine = SparkEngine(SimpleNamespace, mode)  # type: ignore[arg-type]
+    engine = SparkEngine(lambda: SimpleNamespace(version=VERSION, conf={"spark.master": "yarn"}), mode)  # type: ignore[arg-type]
     assert (searchers(engine)(pairs, 1) is not None) == shared
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
+def test_workers_with_the_processors_of_the_driver_search_only_when_they_are_told_to(master: str) -> None:
+    for mode, shared in (("auto", False), ("spark", True)):
+        engine = SparkEngine(lambda: SimpleNamespace(version=VERSION, conf={"spark.master": master}), mode)  # type: ignore[arg-type]
+        assert (searchers(engine)(1e11, 1) is not None) == shared
 
 
 def test_codes_that_are_too_large_for_a_message_stay_where_they_are() -> None:
     class Remote:
         __module__ = "pyspark.sql.connect.session"
         addArtifacts = Mock()
+        version = VERSION
 
-    for session, shared in ((Mock, True), (Remote, False)):
+    for session, shared in ((lambda: Mock(version=VERSION), True), (Remote, False)):
         workers = searchers(SparkEngine(session, "spark"))  # type: ignore[arg-type]
         assert workers(1e11, 2**20) is not None
         assert (workers(1e11, 200 * 2**20) is not None) == shared

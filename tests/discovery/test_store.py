@@ -95,6 +95,19 @@ def test_runs_are_added_up_also_where_keys_are_the_same(one, other, alike):
         assert order[begins].tolist() in ([0, 1, 3], [0, 3, 1], [1, 0, 3], [1, 3, 0], [3, 0, 1], [3, 1, 0])
 
 
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([2, 3, 64, 65, 1_000, 5_000]),
+    st.sampled_from([1, 2**12, 2**64 - 1]),
+    st.sampled_from([0, 5, 60]),
+)
+def test_keys_are_sorted_as_a_stable_sort_does_it_however_they_are_spread(seed, size, most, shift):
+    keys = np.random.default_rng(seed).integers(0, most, size, np.uint64, endpoint=True) >> np.uint64(shift)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bits, "_MANY", 2)
+        assert bits.order_of(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
 @given(histories(), st.data())
 def test_which_boxes_have_a_pattern_and_which_patterns_have_a_box(history, data):
     ops, rows, *_ = history

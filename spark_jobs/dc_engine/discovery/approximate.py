@@ -61,7 +61,7 @@ def allowed_pairs(max_error: Error, pairs: int) -> int:
 
 def approximate_dcs(layout: Layout, patterns: np.ndarray, pairs: np.ndarray, bounds: Bounds) -> Approximate:
     """The minimal sets of literals; like the exact ones they come with their mirror images."""
-    return _found(points_of(layout, patterns), points_of(layout, layout.mirrored(patterns)), pairs, bounds)
+    return approximate_sets(points_of(layout, patterns), points_of(layout, layout.mirrored(patterns)), pairs, bounds)
 
 
 def approximate_uniques(layout: Layout, patterns: np.ndarray, pairs: np.ndarray, bounds: Bounds) -> Approximate:
@@ -85,10 +85,12 @@ def approximate_fds(layout: Layout, patterns: np.ndarray, pairs: np.ndarray, bou
 def _columns(differs: np.ndarray, pairs: np.ndarray, bounds: Bounds, total: int) -> Approximate:
     width = differs.shape[1]
     problem = Problem(differs, differs, np.arange(width), np.ones(width, np.int64))
-    return _found(problem, problem, pairs, bounds, total)
+    return approximate_sets(problem, problem, pairs, bounds, total)
 
 
-def _found(one: Problem, mirror: Problem, pairs: np.ndarray, bounds: Bounds, total: int | None = None) -> Approximate:
+def approximate_sets(
+    one: Problem, mirror: Problem, pairs: np.ndarray, bounds: Bounds, total: int | None = None
+) -> Approximate:
     """All minimal sets of two problems whose points belong together, line by line."""
     from dc_engine.kernels.errors import search, start
 
@@ -130,4 +132,5 @@ def _items(one: Problem, mirror: Problem, pairs: np.ndarray, max_terms: int | No
         packed(one.term_of[None, :] == np.arange(terms)[:, None]),
         terms if max_terms is None else min(max_terms, terms),
         bound,
+        packed(np.zeros((len(one.term_of),) * 2, bool) if one.bars is None else one.bars),
     )

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dc_engine.constraints.building import order_parts
 from dc_engine.constraints.model import Op
-from dc_engine.discovery.space import CLASSES, MODES, NULLS, Asked, Limits
-from dc_engine.errors import RequestError, did_you_mean
+from dc_engine.constraints.sugar import parse_order
+from dc_engine.discovery.space import CLASSES, DEFAULT_CLASSES, MODES, NULLS, Asked, Limits
+from dc_engine.errors import ConstraintError, RequestError, did_you_mean
 from dc_engine.request import MAX_WAIT_SECONDS, Changes, check_load_id, check_number, read_names, read_source
 
 VIEWS = ("merged", "complete")
-_SPACE = ("columns", "exclude", "ordered", "unordered", "cross", "nulls")
+_SPACE = ("columns", "exclude", "ordered", "unordered", "cross", "descending", "nulls")
+_ORDER_HINT = "For instance 'year, salary -> year, bin'."
 _CROSS = ("none", "one", "both")
 
 
@@ -24,6 +27,8 @@ class Discovery:
     table: Changes | None = None
     mode: str = "auto"
     view: str = "merged"
+    explain: tuple[str, ...] = ()
+    """Orders of lists to be explained: ``year, salary -> year, bin``."""
     state: str | None = None
     load_id: str = "initial"
     constraints: str | Mapping[str, Any] | None = None
@@ -54,7 +59,22 @@ class Discovery:
         check_load_id(facts.get("load_id", "initial"))
         check_number("max_wait_seconds", facts.get("max_wait_seconds", 0), 0)
         facts["mask"] = read_names("mask", facts.get("mask", ()))
+        facts["explain"] = _orders(facts.get("explain", ()))
         return cls(asked_of(given), **facts)
+
+
+def _orders(given: Any) -> tuple[str, ...]:
+    """Orders of lists, as texts."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise RequestError(f"'explain' in the request must be a list of orders, not {given!r}.", hint=_ORDER_HINT)
+    for text in texts:
+        try:
+            order_parts(*parse_order(text))
+        except ConstraintError as error:
+            message = f"'explain' in the request: {error.message}"
+            raise RequestError(message, hint=error.hint or _ORDER_HINT) from None
+    return tuple(texts)
 
 
 def asked_of(given: Mapping[str, Any]) -> Asked:
@@ -64,7 +84,7 @@ def asked_of(given: Mapping[str, Any]) -> Asked:
         raise RequestError(f"'space' in the request must be an object, not {space!r}.")
     space = {name: value for name, value in space.items() if value is not None}
     _only("space", space, _SPACE)
-    classes = _names("classes", given.get("classes", CLASSES))
+    classes = _names("classes", given.get("classes", DEFAULT_CLASSES))
     for name in classes:
         if name not in CLASSES:
             raise RequestError(f"There is no class '{name}'.", hint=did_you_mean(name, CLASSES))
@@ -73,7 +93,14 @@ def asked_of(given: Mapping[str, Any]) -> Asked:
     _choice("nulls", space.get("nulls", "ignore"), NULLS)
     check_number("max_error", given.get("max_error", 0), 0)
     if given.get("max_error", 0) >= 1:
-        raise RequestError(f"'max_error' must be a share of all pairs, below 1, not {given['max_error']!r}.")
+        raise RequestError(f"'max_error' must be a share of all pairs or rows, below 1, not {given['max_error']!r}.")
+    if not isinstance(space.get("descending", False), bool):
+        raise RequestError(f"'descending' in the request must be true or false, not {space['descending']!r}.")
+    if space.get("descending") and "od" not in classes:
+        raise RequestError(
+            "'descending' in the request is about class 'od', which is not asked for.",
+            hint=f"Leave it out, or name the class: {[*classes, 'od']}.",
+        )
     lists = {
         name: _names(name, space[name]) for name in ("columns", "exclude", "ordered", "unordered") if name in space
     }
@@ -83,6 +110,7 @@ def asked_of(given: Mapping[str, Any]) -> Asked:
         nulls=space.get("nulls", "ignore"),
         max_error=float(given.get("max_error", 0)),
         limits=_limits(given.get("limits", {})),
+        descending=space.get("descending", False),
         **lists,
     )
 

@@ -9,6 +9,8 @@ import numpy as np
 
 _AT_ONCE = 4_096
 """Rows that stay in the cache while they become columns; a multiple of 8."""
+_MANY = 4_096
+"""So many keys are worth a kernel."""
 
 
 def packed(bits: np.ndarray) -> np.ndarray:
@@ -75,12 +77,22 @@ def mixed(words: np.ndarray) -> np.ndarray:
     return keys
 
 
+def order_of(keys: np.ndarray) -> np.ndarray:
+    """A stable order of keys, which are mostly spread evenly over all words: then it takes an eighth of the time."""
+    if len(keys) >= _MANY:
+        from dc_engine.kernels.sorting import spread_order  # numba
+
+        if len(order := spread_order(keys)):
+            return order
+    return np.argsort(keys, kind="stable")
+
+
 def grouped(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An order in which the same rows are neighbours, as they were among themselves; and where each of them begins."""
     if not len(words):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     keys = mixed(words)
-    order = np.argsort(keys, kind="stable")
+    order = order_of(keys)
     ordered = keys[order]
     same = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
     differ = (words[order[same]] != words[order[same - 1]]).any(axis=1)

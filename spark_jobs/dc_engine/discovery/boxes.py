@@ -8,6 +8,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,6 +30,7 @@ _TURNED = tuple(
     for mask in range(_ALL + 1)
 )
 """The same outcomes with t and s exchanged."""
+_TURNING = frozenset(mask for mask, other in enumerate(_TURNED) if mask != other)
 _ORDERED_BITS = (None, (3, 1), (3, 3), (1, 1), (3, 2), None, (2, 2), None)
 _EQUAL_BITS = (None, (1, 0), (1, 1), None, (1, 0), (1, 0), None, None)
 """For the outcomes that are admitted: which bits of a term are looked at, and what they are."""
@@ -64,6 +66,14 @@ def agreeing(terms: Terms, columns: Iterable[str], differing: str | None = None)
     return tuple(box)
 
 
+def carried(before: Terms, after: Terms, kind: str, box: Box) -> Box:
+    """A box of some class in the terms of a table in which more columns have NULLs."""
+    result = [_ALL] * len(after.terms)
+    for place in said(box):
+        result[after.first[before.terms[place].left] if kind == "od" else place] = box[place]
+    return canonical(after, tuple(result)) if kind == "od" else tuple(result)
+
+
 def mirrored(terms: Terms, box: Box) -> Box:
     """The same pairs of rows, t and s exchanged."""
     return tuple(_TURNED[box[other]] for other in terms.mirror)
@@ -84,10 +94,16 @@ def ways(terms: Terms, box: Box) -> tuple[Box, ...]:
 
 
 def canonical(terms: Terms, box: Box) -> Box:
-    """One of a box and its mirror image."""
-    return min(ways(terms, box))
+    """One of a box and its mirror image, the same whichever columns have NULLs."""
+    if terms.symmetric and _TURNING.isdisjoint(box):
+        return box
+    both = ways(terms, box)
+    if terms.compared == len(terms.terms):
+        return min(both)
+    return min(both, key=lambda one: [one[place] for place in terms.by_column])
 
 
+@lru_cache(maxsize=1 << 16)
 def equalities(box: Box) -> frozenset[int]:
     """The terms on which a box asks for equality."""
     return frozenset(place for place, mask in enumerate(box) if mask == _EQUAL)
@@ -180,5 +196,6 @@ def one_way(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:
 
 def body_of(terms: Terms, box: Box) -> Body:
     """The body of the rule that forbids a box."""
-    compared = [(terms.terms[place], op_of(Outcome(box[place]))) for place in said(box)]
+    places = [place for place in terms.by_column if box[place] != _ALL]
+    compared = [(terms.terms[place], op_of(Outcome(box[place]))) for place in places]
     return normalise(tuple(Predicate(Column("t", term.left), op, Column("s", term.right)) for term, op in compared))

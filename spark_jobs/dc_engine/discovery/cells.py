@@ -63,11 +63,17 @@ class _Cells:
     """The codes of rows in the order of their cells, and the range of each term in each cell."""
 
     def __init__(self, codes: np.ndarray, order: np.ndarray, starts: np.ndarray) -> None:
+        from dc_engine.kernels.cells import take  # numba
+
         self._starts = starts
-        self._codes = np.take(codes, order, axis=1)
-        valued = np.where(self._codes < 0, np.iinfo(np.int32).max, self._codes)
-        self._low = np.minimum.reduceat(valued, starts[:-1], axis=1)
-        self._high = np.maximum.reduceat(self._codes, starts[:-1], axis=1)
+        self._codes = np.empty_like(codes)
+        self._low, self._high = (np.empty((len(codes), len(starts) - 1), np.int32) for _ in range(2))
+
+        def taken(term: int) -> None:
+            take(codes[term], order, starts, self._codes[term], self._low[term], self._high[term])
+
+        with ThreadPoolExecutor(_workers()) as pool:
+            list(pool.map(taken, range(len(codes))))
 
     def find(self, mine: np.ndarray, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int) -> int:
         """Look for partners of rows, by their codes as one side of the boxes, among the codes of all as the other.
@@ -77,34 +83,43 @@ class _Cells:
         from dc_engine.kernels.cells import find_partners  # numba
 
         mine = np.ascontiguousarray(mine)
-        workers = min(os.cpu_count() or 1, 8)
+        workers = _workers()
         cuts = pairwise(np.linspace(0, mine.shape[1], workers + 1).astype(int).tolist())
         with ThreadPoolExecutor(workers) as pool:
-            arrays = (mine, self._low, self._high, self._codes, self._starts, boxes, asked)
-            left = list(pool.map(lambda cut: find_partners(*arrays, *cut, found, most // workers), cuts))
+            cells = (self._low, self._high, self._codes, self._starts)
+            left = list(
+                pool.map(lambda cut: find_partners(mine, *cells, boxes, asked, *cut, found, most // workers), cuts)
+            )
         return -1 if min(left) < 0 else sum(left)
 
 
 def _in_cells(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows in the order of their cells, and where each cell begins (and the last one ends)."""
+    from dc_engine.kernels.cells import count_in, move, sorted_by  # numba
+
     rows = columns.shape[1]
     wanted = min(max(int(SIZES.cells * math.sqrt(rows)), 1), _MOST_CELLS)
     sizes = [int(codes.max(initial=-1)) + 2 for codes in columns]  # NULL has a place too
     cells, count = np.zeros(rows, np.int64), 1
     for place in np.argsort(sizes, kind="stable").tolist():
+        codes, values = columns[place], sizes[place]
         if 2 * count > wanted:
             break
-        values = columns[place] + 1
-        if count * sizes[place] <= _DIRECT:
-            combined = cells * sizes[place] + values
-            used = np.bincount(combined, minlength=1) > 0
+        if count * values <= _DIRECT:
+            counts = np.zeros(count * values, np.int64)
+            count_in(cells, codes, values, counts)
+            used = counts > 0
             if used.sum() <= wanted:
-                cells, count = (np.cumsum(used) - 1)[combined], int(used.sum())
+                move(cells, 0, codes, values, np.cumsum(used) - 1)
+                count = int(used.sum())
                 continue
-        before = np.cumsum(np.bincount(values, minlength=1))
+        before = np.cumsum(np.bincount(codes + 1, minlength=1))
         shares = np.minimum((before - 1) * (wanted // count) // max(rows, 1), wanted // count - 1)
-        cells, count = cells * (wanted // count) + shares[values], count * (wanted // count)
-    narrow = cells.astype(np.uint16)  # sorted by its digits, in a few passes
-    order = np.argsort(narrow, kind="stable")
-    edges = np.flatnonzero(np.diff(narrow[order])) + 1
-    return order, np.concatenate([[0], edges, [rows]])
+        move(cells, wanted // count, codes, 0, shares)
+        count *= wanted // count
+    order, starts = sorted_by(cells, count)
+    return order, np.unique(starts)
+
+
+def _workers() -> int:
+    return min(os.cpu_count() or 1, 8)

@@ -110,7 +110,7 @@ def _doubt(found: Found, rule: Rule) -> str:
     expected = found.scales.weigh(one.kind, [one.box])[one.box].expected
     if found.rows < _FEW_ROWS:
         return f"the table has only {counted(found.rows, 'row')}"
-    if one.kind == "fd" and size == 1:
+    if one.kind in ("fd", "od") and size == 1:
         return "so far there is one value, which the next load may change"
     if expected < _BY_CHANCE:
         return f"may be chance: about {expected:.1f} pairs of rows would break it if it were not so"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.closure import without_implied
 from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, problem_of
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import whole_of
+from dc_engine.discovery.searching import Contexts, whole_of
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
 
@@ -38,7 +38,7 @@ NO_LIMIT = Spend()
 DIFFERENT = Outcome.LESS | Outcome.GREATER
 _AT_ONCE = 16_384
 """So many patterns stay in the cache while all terms are looked at."""
-_TABLED = 17
+TABLED = 17
 """Of so many columns every set has a place in a table."""
 
 
@@ -51,10 +51,18 @@ class Found:
     stopped: str = ""
 
 
-def uniques(layout: Layout, patterns: np.ndarray, *, max_columns: int | None = None, spend: Spend = NO_LIMIT) -> Found:
+def uniques(
+    layout: Layout,
+    patterns: np.ndarray,
+    *,
+    max_columns: int | None = None,
+    spend: Spend = NO_LIMIT,
+    contexts: Contexts | None = None,
+) -> Found:
     """The smallest sets of columns on which no two rows agree."""
     names, differs, _ = equalities(layout, patterns)
-    return _found({"": names}, [left_sides(differs, None, max_columns, spend)])
+    contexts = replace(contexts, of_keys=True) if contexts else None
+    return _found({"": names}, [left_sides(differs, None, max_columns, spend, contexts)])
 
 
 def fds(
@@ -64,6 +72,7 @@ def fds(
     max_columns: int | None = None,
     spend: Spend = NO_LIMIT,
     threads: int | None = None,
+    contexts: Contexts | None = None,
 ) -> Found:
     """For each column the smallest sets of others that decide it; a constant one is decided by none."""
     names, differs, unequal = equalities(layout, patterns)
@@ -71,7 +80,7 @@ def fds(
     differs, unequal = differs[distinct], unequal[distinct]
 
     def decide(place: int) -> Hitting:
-        return left_sides(differs[unequal[:, place]], place, max_columns, spend)
+        return left_sides(differs[unequal[:, place]], place, max_columns, spend, contexts)
 
     with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 8)) as pool:
         sides = list(pool.map(decide, range(len(names))))
@@ -91,7 +100,7 @@ def _found(names: Mapping[str, list[str]], sides: list[Hitting]) -> Found:
 
 def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The columns that are compared with themselves; where ``=`` does not hold between them, and where ``!=`` does."""
-    places = [place for place, term in enumerate(layout.terms.terms) if term.own]
+    places = list(layout.terms.own.values())
     differs, unequal = (np.zeros((len(patterns), len(places)), bool) for _ in range(2))
     for start in range(0, len(patterns), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
@@ -99,18 +108,25 @@ def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndar
             outcomes = layout.outcomes(patterns[some], place)
             differs[some, number] = outcomes != Outcome.EQUAL
             unequal[some, number] = outcomes & int(DIFFERENT) != 0
-    return [layout.terms.terms[place].left for place in places], differs, unequal
+    return list(layout.terms.own), differs, unequal
 
 
 def left_sides(
-    differs: np.ndarray, right: int | None, max_columns: int | None = None, spend: Spend = NO_LIMIT
+    differs: np.ndarray,
+    right: int | None,
+    max_columns: int | None = None,
+    spend: Spend = NO_LIMIT,
+    contexts: Contexts | None = None,
 ) -> Hitting:
-    """The smallest sets of columns, by their numbers and without ``right``, one of which differs in each row."""
+    """The smallest sets of columns, by their numbers and without ``right``, one of which differs in each row.
+
+    Of sets that are not among the contexts, if these are given, some are found and some are not.
+    """
     from dc_engine.kernels.contexts import smallest_left_sides
     from dc_engine.kernels.packing import smallest_points
 
     width = differs.shape[1]
-    if width <= _TABLED:
+    if width <= TABLED:
         edges = np.unique(packed(differs)[:, 0].astype(np.int64))
         most = width if max_columns is None else max_columns
         found = smallest_left_sides(edges, width, -1 if right is None else right, most)
@@ -118,9 +134,12 @@ def left_sides(
     points = differs.copy()
     if right is not None:
         points[:, right] = False
+    if max_columns in (0, 1) and len(points):
+        everywhere = np.flatnonzero(points.all(axis=0)).tolist() if max_columns else []
+        return Hitting([frozenset([one]) for one in everywhere])
     terms, most_of = np.arange(width), np.ones(width, np.int64)
     points = points[smallest_points(whole_of(points, points, terms, most_of, width))]
-    problem = Problem(points, points, terms, most_of)
+    problem = Problem(points, points, terms, most_of, contexts=contexts)
     return minimal_hitting_sets(problem, max_terms=max_columns, most=spend.most, seconds=spend.seconds, threads=1)
 
 

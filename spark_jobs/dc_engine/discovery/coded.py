@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import codes_of
 from dc_engine.detection.comparable import common_family, family
+from dc_engine.detection.fetched import Measured
 from dc_engine.discovery.coding import united
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
@@ -37,7 +38,11 @@ class Coded:
 
     def chosen(self, rows: np.ndarray) -> Coded:
         """Some of the rows, in the same codes."""
-        return Coded(self.ids[rows], {name: codes[rows] for name, codes in self.codes.items()})
+        ids = self.ids[rows]
+        lines = np.empty((len(self.codes), len(ids)), np.int32)
+        for line, codes in zip(lines, self.codes.values(), strict=True):
+            line[:] = codes[rows]
+        return Coded(ids, dict(zip(self.codes, lines, strict=True)))
 
     def table(self, space: Space, nullable: frozenset[str]) -> Table:
         """The table in the terms of a space."""
@@ -49,40 +54,33 @@ def encoded(space: Space, columns: Mapping[str, pa.ChunkedArray], ids: np.ndarra
     return Coded(ids, united(space, [columns]))
 
 
-def useless(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, str]:
+def useless(types: Mapping[str, str], measured: Measured) -> dict[str, str]:
     """Columns that have nothing to compare, with the reason."""
     reasons = {}
-    for name, column in columns.items():
-        if (len(column) and column.null_count == len(column)) or pa.types.is_null(column.type):
+    for name, values in measured.values.items():
+        average = measured.nbytes[name] // max(measured.rows, 1)
+        if types[name] == "void" or (measured.rows and not values):
             reasons[name] = "only NULLs"
-        elif _is_text(column.type) and column.nbytes > _LONG_TEXT * max(len(column), 1):
-            reasons[name] = f"long texts, {column.nbytes // max(len(column), 1):,} bytes on average"
+        elif average > _LONG_TEXT:
+            reasons[name] = f"long texts, {average:,} bytes on average"
     return reasons
-
-
-def _is_text(arrow_type: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(test(arrow_type) for test in tests)
 
 
 def alike(space: Space, columns: Mapping[str, pa.ChunkedArray]) -> list[tuple[str, str]]:
     """Pairs of columns of one type that have enough values in common to be compared, on a sample of a large table."""
+    some = {name: _sampled(columns[name]) for name in space.columns}
     pairs = []
     for left, right in combinations(space.columns, 2):
-        one, two = space.columns[left], space.columns[right]
-        common = common_family({family(one) or "", family(two) or ""})
-        if (
-            family(one) == family(two)
-            and common is not None
-            and _overlap(columns[left], columns[right], common) >= _COMMON
-        ):
+        one, two = family(space.columns[left]), family(space.columns[right])
+        common = common_family({one or "", two or ""})
+        if one == two and common is not None and _overlap(some[left], some[right], common) >= _COMMON:
             pairs.append((left, right))
     return pairs
 
 
 def _overlap(left: pa.ChunkedArray, right: pa.ChunkedArray, common: str) -> float:
     """How many values two columns share, each as often as it is in both, of the values of the one with fewer."""
-    one, two = codes_of([_sampled(left), _sampled(right)], common, ordered=False)
+    one, two = codes_of([left, right], common, ordered=False)
     size = int(max(one.max(initial=0), two.max(initial=0))) + 1
     counts = [np.bincount(codes[codes >= 0], minlength=size) for codes in (one, two)]
     fewest = min(int(some.sum()) for some in counts)

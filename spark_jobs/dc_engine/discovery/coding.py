@@ -6,14 +6,14 @@ nothing from the rows that were coded; where codes are in the order of the value
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dc_engine.detection.codes import NULL, codes_of, comparable, sorted_order, whole
+from dc_engine.detection.codes import NULL, codes_of, comparable, dictionary_coded, sorted_order
 from dc_engine.detection.comparable import common_family, family
 from dc_engine.discovery.space import Space
 
@@ -22,10 +22,13 @@ Columns = Mapping[str, pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """The codes of each column, in pieces, and of each order class (by its first column) the value of each code."""
+    """The codes of each column, in pieces, and of each order class (by its first column) the value of each code.
+
+    Values are read when they are asked for: those of one class need be in memory at a time.
+    """
 
     codes: Mapping[str, Sequence[np.ndarray]]
-    values: Mapping[str, pa.Array]
+    values: Callable[[str], pa.Array]
 
     def chosen(self, rows: np.ndarray) -> Coding:
         """Some of the rows, in the same codes."""
@@ -61,22 +64,30 @@ def coding_of(space: Space, parts: Sequence[Part]) -> Coding:
         found = _together(parts, one)
         codes |= {name: [some] for name, some in zip(one.members, found.codes, strict=True)}
         values[one.members[0]] = found.values()
-    return Coding(codes, values)
+    return Coding(codes, values.__getitem__)
 
 
 def united(space: Space, parts: Sequence[Part]) -> dict[str, np.ndarray]:
-    """The same without the values. NULL is -1 where it is ignored, and the first code where not."""
-    codes: dict[str, np.ndarray] = {}
+    """The same without values, as lines of one array. NULL is -1 where it is ignored, and the first code where not."""
+    places = {name: place for place, name in enumerate(space.columns)}
+    lines = np.zeros((len(places), 0), np.int32)
     for one in _classes(space):
         if any(isinstance(part, Coding) for part in parts):
             found = _together(parts, one).codes
         else:
             plain = [part for part in parts if not isinstance(part, Coding)]
-            arrays = [pa.chunked_array([whole(part[name]) for part in plain]) for name in one.members]
+            arrays = [_one_after_the_other(plain, name) for name in one.members]
             found = codes_of(arrays, one.family, ordered=one.ordered)
-        found = [some + 1 for some in found] if space.nulls == "equal" else found
-        codes |= {name: some.astype(np.int32, copy=False) for name, some in zip(one.members, found, strict=True)}
-    return {name: codes[name] for name in space.columns}
+        if lines.shape[1] != len(found[0]):
+            lines = np.empty((len(places), len(found[0])), np.int32)
+        for name, codes in zip(one.members, found, strict=True):
+            np.add(codes, int(space.nulls == "equal"), out=lines[places[name]], casting="same_kind")
+    return {name: lines[place] for name, place in places.items()}
+
+
+def _one_after_the_other(parts: Sequence[Columns], name: str) -> pa.ChunkedArray:
+    columns = [part[name] for part in parts]
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,43 +103,45 @@ class _Coded:
         return pa.concat_arrays(self.arrays).take(pa.array(np.argsort(np.concatenate(self.places))))
 
 
-def _comparable(columns: Columns, one: _Class) -> pa.Array:
-    """The values of all members, one after the other."""
-    return pa.concat_arrays([comparable(whole(columns[name]), one.family) for name in one.members])
+def _comparable(columns: Columns, one: _Class) -> list[pa.Array]:
+    """The values of all members, one after the other, in pieces."""
+    return [comparable(chunk, one.family) for name in one.members for chunk in columns[name].chunks]
 
 
-def _by_member(columns: Columns, one: _Class, codes: np.ndarray) -> dict[str, np.ndarray]:
-    edges = np.cumsum([len(columns[name]) for name in one.members])[:-1]
-    return dict(zip(one.members, np.split(codes, edges), strict=True))
+def _by_member(one: _Class, codes: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(one.members, np.split(codes, len(one.members)), strict=True))
 
 
-def _coded(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], pa.Array]:
-    """Arrays as codes, in no order, and the value of each code."""
-    encoded = pa.concat_arrays(arrays).dictionary_encode()
-    codes = encoded.indices.fill_null(NULL).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return np.split(codes, np.cumsum([len(one) for one in arrays])[:-1]), encoded.dictionary
+def _coded(arrays: Sequence[Sequence[pa.Array]]) -> tuple[list[np.ndarray], pa.Array]:
+    """Values of several places, in pieces, as codes in no order, and the value of each code."""
+    codes, values = dictionary_coded([piece for pieces in arrays for piece in pieces])
+    sizes = [sum(map(len, pieces)) for pieces in arrays]
+    return np.split(codes.astype(np.int32), np.cumsum(sizes)[:-1]), values
 
 
 def _together(parts: Sequence[Part], one: _Class) -> _Coded:
     """The codes of all members of an order class in all parts: those of the part with the most values stay."""
     name = one.members[0]
-    kept = [part for part in parts if isinstance(part, Coding)]
-    base = max(kept, key=lambda part: len(part.values[name]), default=None)
-    others = [part for part in parts if part is not base]
-    arrays = [part.values[name] if isinstance(part, Coding) else _comparable(part, one) for part in others]
-    codes, some = _coded(arrays) if arrays else ([], base.values[name][:0])  # type: ignore[union-attr]
-    known = some[:0] if base is None else base.values[name]
+    values = {place: part.values(name) for place, part in enumerate(parts) if isinstance(part, Coding)}
+    base = max(values, key=lambda place: len(values[place]), default=-1)
+    arrays = [
+        _comparable(part, one) if not isinstance(part, Coding) else [values[place]]
+        for place, part in enumerate(parts)
+        if place != base
+    ]
+    codes, some = _coded(arrays) if arrays else ([], values[base][:0])
+    known = values[base] if values else some[:0]
     moved, place_of, fresh = _among(known, some, ordered=one.ordered)
     pieces: dict[str, list[np.ndarray]] = {member: [] for member in one.members}
     found = iter(codes)
-    for part in parts:
-        if part is base:
+    for place, part in enumerate(parts):
+        if isinstance(part, Coding) and place == base:
             mine = {member: [_moved(moved, some) for some in part.codes[member]] for member in one.members}
         elif isinstance(part, Coding):
             places = np.append(place_of[next(found)], np.int32(NULL))
             mine = {member: [places[some] for some in part.codes[member]] for member in one.members}
         else:
-            mine = {member: [some] for member, some in _by_member(part, one, place_of[next(found)]).items()}
+            mine = {member: [some] for member, some in _by_member(one, place_of[next(found)]).items()}
         for member, own in mine.items():
             pieces[member] += own
     whole_codes = [np.concatenate([np.zeros(0, np.int32), *pieces[member]]) for member in one.members]

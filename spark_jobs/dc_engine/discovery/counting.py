@@ -46,6 +46,14 @@ def some_pairs(table: Table, box: Box, asking: np.ndarray | None = None) -> tupl
     return t, s
 
 
+def lying_in(table: Table, box: Box) -> np.ndarray:
+    """Which rows lie in a box together with some other, either way round."""
+    inside = np.zeros(table.rows, bool)
+    for way in {box, mirrored(table.layout.terms, box)}:
+        inside[_Way(table, way).asking] = True
+    return inside
+
+
 def with_themselves(table: Table, box: Box, rows: np.ndarray) -> np.ndarray:
     """Which rows lie in a box together with a row of the same values."""
     inside = np.ones(len(rows), bool)
@@ -100,6 +108,11 @@ class _Way:
     def total(self) -> int:
         """How many pairs there are, as ordered ones."""
         return int(self._counts.sum())
+
+    @property
+    def asking(self) -> np.ndarray:
+        """The rows that have a partner."""
+        return self._t.rows[self._counts > 0]
 
     def some_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Some of them: each row with partners of different kinds."""

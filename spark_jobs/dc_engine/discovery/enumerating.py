@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -10,11 +10,17 @@ import numpy as np
 
 from dc_engine.discovery.approximate import Approximate, Bounds, approximate_dcs, approximate_fds, approximate_uniques
 from dc_engine.discovery.boxes import Box, agreeing, of_literals, said
-from dc_engine.discovery.classes import NO_LIMIT, Spend, equalities, fds, raw_dcs, uniques
+from dc_engine.discovery.classes import NO_LIMIT, TABLED, Spend, equalities, fds, raw_dcs, uniques
+from dc_engine.discovery.orders import orders
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.pointwise import Family
+from dc_engine.discovery.searching import Contexts
+from dc_engine.discovery.support import Support
 
 Sets = Mapping[str, Sequence[Box]]
 """The dependencies of each class; of ``dc`` all that are minimal, mirror images too."""
+Violations = Mapping[str, Mapping[Box, int]]
+"""By class: how many pairs of rows violate each, where a few may; of an order dependency how many rows have to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +30,7 @@ class Enumerated:
     sets: Sets
     bound: int | None = None
     stopped: str = ""
-    violations: Mapping[Box, int] = field(default_factory=dict)
-    """Pairs of rows that violate each, where a few may."""
+    violations: Violations = field(default_factory=dict)
 
     def cut(self, bound: int | None, stopped: str) -> Enumerated:
         """The same without what has more terms than a bound."""
@@ -34,36 +39,74 @@ class Enumerated:
         sets = {name: [box for box in some if len(said(box)) <= bound] for name, some in self.sets.items()}
         return Enumerated(sets, bound, stopped, self.violations)
 
+    def supported(self, support: Support | None) -> Enumerated:
+        """The same without what has too little support, if that is asked for."""
+        if support is None:
+            return self
+        enough = support.enough({box for some in self.sets.values() for box in some})
+        sets = {name: [box for box in some if box in enough] for name, some in self.sets.items()}
+        violations = {
+            name: {box: number for box, number in some.items() if box in enough}
+            for name, some in self.violations.items()
+        }
+        return Enumerated(sets, self.bound, self.stopped, violations)
+
+    def together(self, other: Enumerated) -> Enumerated:
+        """The dependencies of other classes too: complete as far as both are."""
+        bounds = {one.bound: one.stopped for one in (self, other) if one.bound is not None}
+        bound = min(bounds, default=None)
+        stopped = "" if bound is None else bounds[bound]
+        return Enumerated({**self.sets, **other.sets}, bound, stopped, {**self.violations, **other.violations})
+
 
 Enumerate = Callable[[np.ndarray], Enumerated]
 
 
 def enumerator(
-    layout: Layout, classes: Iterable[str], max_terms: int | None, spend: Callable[[], Spend] = lambda: NO_LIMIT
+    layout: Layout,
+    classes: Iterable[str],
+    max_terms: int | None,
+    spend: Callable[[], Spend] = lambda: NO_LIMIT,
+    support: Support | None = None,
 ) -> Enumerate:
-    """A function that finds the dependencies of up to so many terms that some patterns leave."""
+    """A function that finds the dependencies of up to so many terms that some patterns leave, with enough support."""
     terms, chosen = layout.terms, tuple(classes)
+
+    def contexts(places: Collection[int]) -> Contexts | None:
+        return support.contexts(list(places)) if support and len(places) > TABLED else None
 
     def enumerate_(patterns: np.ndarray) -> Enumerated:
         sets: dict[str, list[Box]] = {}
         stops: dict[int, str] = {}
         for name in chosen:
             if name == "unique":
-                found = uniques(layout, patterns, max_columns=max_terms, spend=spend())
+                found = uniques(
+                    layout, patterns, max_columns=max_terms, spend=spend(), contexts=contexts(terms.own.values())
+                )
                 sets[name] = [agreeing(terms, one) for one in found.left[""]]
                 stops |= {} if found.complete_columns is None else {found.complete_columns: found.stopped}
             elif name == "fd":
                 most = None if max_terms is None else max_terms - 1  # the right side is one of them
-                found = fds(layout, patterns, max_columns=most, spend=spend())
+                found = fds(layout, patterns, max_columns=most, spend=spend(), contexts=contexts(terms.own.values()))
                 left = found.left if most != -1 else {}
                 sets[name] = [agreeing(terms, one, right) for right, sides in left.items() for one in sides]
                 stops |= {} if found.complete_columns is None else {found.complete_columns + 1: found.stopped}
+            elif name == "od":
+                within = contexts(terms.first.values())
+                ordered = orders(layout, patterns, max_terms=max_terms, spend=spend(), within=within)
+                sets[name] = ordered.boxes
+                stops |= {} if ordered.complete_terms is None else {ordered.complete_terms: ordered.stopped}
+            elif name == "pod":
+                family = Family(terms)
+                raw = family.exactly(layout, patterns, max_terms, spend())
+                sets[name] = family.boxes(raw.sets)
+                stops |= {} if raw.complete else {raw.complete_terms or 0: raw.stopped}
             else:
                 raw = raw_dcs(layout, patterns, max_terms=max_terms, spend=spend())
                 sets[name] = [of_literals(terms, one) for one in raw.sets]
                 stops |= {} if raw.complete else {raw.complete_terms or 0: raw.stopped}
         bound = min(stops, default=None)
-        return Enumerated(sets).cut(bound, "" if bound is None else stops[bound])
+        return Enumerated(sets).cut(bound, "" if bound is None else stops[bound]).supported(support)
 
     return enumerate_
 
@@ -98,6 +141,10 @@ def _approximately(
             sets[name] = dict(zip((of_literals(terms, one) for one in whole.sets), whole.violations, strict=True))
             stopped = stopped or whole.stopped
             continue
+        if name == "pod":
+            sets[name], reason = Family(terms).approximately(layout, patterns, pairs, bounds)
+            stopped = stopped or reason
+            continue
         most = bounds.max_terms if name == "unique" or bounds.max_terms is None else bounds.max_terms - 1
         asked = Bounds(bounds.max_error, most, bounds.most, bounds.end)
         found: dict[str | None, Approximate] = {}
@@ -111,6 +158,4 @@ def _approximately(
             for one, violations in zip(some.sets, some.violations, strict=True)
         }
         stopped = next((some.stopped for some in found.values() if some.stopped), stopped)
-    boxes = {name: list(some) for name, some in sets.items()}
-    violations = {box: number for some in sets.values() for box, number in some.items()}
-    return Enumerated(boxes, None, stopped, violations)
+    return Enumerated({name: list(some) for name, some in sets.items()}, None, stopped, sets)

@@ -18,8 +18,10 @@ from dc_engine.discovery.listing import Dependency
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.store import Store, laid_out
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.packing import Builder, parquet_bytes
+from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 _LARGER = 4
@@ -103,11 +105,13 @@ def codes_owners(space: Space) -> tuple[str, str]:
 def write_codes(storage: Storage, space: Space, ids: np.ndarray, coding: Coding) -> list[DataFile]:
     """The codes of some rows, by their ids, which ascend; and the values of the codes, which are numbers of lines."""
     codes = pa.table({ROW_ID: ids, **{name: np.concatenate(some) for name, some in coding.codes.items()}})
-    most = max(map(len, coding.values.values()))
-    padded = {
-        name: pa.concat_arrays([some, pa.nulls(most - len(some), some.type)]) for name, some in coding.values.items()
-    }
-    data = (parquet_bytes(codes, row_group=len(ids), delta=[ROW_ID]), parquet_bytes(pa.table(padded)))
+    values = {members[0]: coding.values(members[0]) for members in space.order_classes}
+    most = max(map(len, values.values()))
+    builder = Builder(pa.schema([(name, some.type) for name, some in values.items()]))
+    for first in range(0, max(most, 1), SIZES.row_group):
+        size = min(SIZES.row_group, most - first)
+        builder.add(pa.table({name: _padded(some[first : first + size], size) for name, some in values.items()}))
+    data = (parquet_bytes(codes, row_group=len(ids), delta=[ROW_ID]), builder.finish())
     return [
         store_parquet(
             storage,
@@ -123,6 +127,10 @@ def write_codes(storage: Storage, space: Space, ids: np.ndarray, coding: Coding)
             data, (len(ids), most), codes_owners(space), ((int(ids[0]), int(ids[-1])), None), strict=True
         )
     ]
+
+
+def _padded(some: pa.Array, size: int) -> pa.Array:
+    return pa.concat_arrays([some, pa.nulls(size - len(some), some.type)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +150,13 @@ def read_codes(storage: Storage, space: Space, files: Sequence[DataFile]) -> Kep
     reader, known = (Reader(storage, by_owner[owner], keep=True) for owner in owners)
     table = reader.read(range(len(reader.group_starts) - 1), [ROW_ID, *space.columns], threads=True)
     codes = {name: [chunk.to_numpy() for chunk in table.column(name).chunks] for name in space.columns}
-    values = {}
-    for members in space.order_classes:
-        count = 1 + max(int(some.max(initial=-1)) for name in members for some in codes[name])
+
+    def values(name: str) -> pa.Array:
+        members = next(some for some in space.order_classes if some[0] == name)
+        count = 1 + max(int(some.max(initial=-1)) for member in members for some in codes[member])
         groups = range(int(np.searchsorted(known.group_starts[:-1], count)))
-        values[members[0]] = whole(known.read(groups, members[:1]).column(0))[:count]
+        return whole(known.read(groups, [name]).column(0))[:count]
+
     return Kept(whole(table.column(ROW_ID)).to_numpy(), Coding(codes, values))
 
 

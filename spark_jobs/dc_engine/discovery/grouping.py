@@ -45,16 +45,18 @@ def approximate_by_groups(
     most = len(columns) if max_terms is None else min(max_terms, len(columns))
     for size in range(most + 1):
         level: dict[str, dict[Box, int]] = {name: {} for name in classes}
+        undecided = size == 0
         for kind, right in targets:
             done = smallest[kind, right]
             if size - (kind == "fd") < 0:
                 continue
             for left in combinations([name for name in columns if name != right], size - (kind == "fd")):
+                if time.monotonic() > end:
+                    return found
                 places = frozenset(terms.own[name] for name in left)
                 if any(one <= places for one in done):
                     continue
-                if time.monotonic() > end:
-                    return found
+                undecided = True
                 pairs = counts.violations(places, None if right is None else terms.own[right])
                 if pairs <= allowed:
                     level[kind][agreeing(terms, left, right)] = pairs
@@ -62,6 +64,9 @@ def approximate_by_groups(
         for kind, boxes in level.items():
             found.violations[kind] |= boxes
         found.terms = size
+        if not undecided:  # nor will it be with more columns
+            found.terms = most
+            break
     found.complete = most == len(columns)
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import Limits, searched, task_of, whole_of
+from dc_engine.discovery.searching import Contexts, Limits, searched, task_of, whole_of
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import Literal
 
@@ -28,6 +28,13 @@ class Problem:
     most_of: np.ndarray
     weaker: np.ndarray | None = None
     """For each literal the one of its term that does part of what it does, or -1; without it there are none."""
+    bars: np.ndarray | None = None
+    """For each literal a row of truth values: those that are not chosen together with it; without it there are none."""
+    stronger: np.ndarray | None = None
+    """For each literal that is vital wherever it hits, one that hits all that it does, is vital where it hits more, and
+    is barred by all that bar it; or -1. The search, which begins at no root, chooses the weaker one first."""
+    contexts: Contexts | None = None
+    """Sets that are to be found are among these; without them all are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +52,18 @@ class Hitting:
     """What stopped it: ``sets``, ``nodes`` or ``seconds``."""
 
 
-def problem_of(layout: Layout, patterns: np.ndarray) -> Problem:
+def problem_of(layout: Layout, patterns: np.ndarray, literals: Sequence[Literal] | None = None) -> Problem:
     """The points of some patterns and of their mirror images: which literals each of them satisfies."""
     both = np.concatenate([patterns, layout.mirrored(patterns)])
-    return deduplicated(points_of(layout, both[first_of_each(both)]))
+    return deduplicated(points_of(layout, both[first_of_each(both)], literals))
 
 
-def points_of(layout: Layout, patterns: np.ndarray) -> Problem:
-    """Of each pattern a point: the literals that it satisfies.
+def points_of(layout: Layout, patterns: np.ndarray, literals: Sequence[Literal] | None = None) -> Problem:
+    """Of each pattern a point: the literals that it satisfies, those of the terms unless others are given.
 
     With a NULL in the way no predicate on a term holds, so that every literal of the term hits.
     """
-    literals = layout.terms.literals
+    literals = layout.terms.literals if literals is None else literals
     points = np.zeros((len(patterns), len(literals)), bool)
     vital = np.zeros_like(points)
     for place in range(len(layout.terms.terms)):
@@ -109,7 +116,8 @@ def minimal_hitting_sets(
     terms = len(problem.most_of) if max_terms is None else min(max_terms, len(problem.most_of))
     if not points.shape[1] or terms <= 0 or not points.any(axis=1).all():
         return Hitting()  # no literal may be chosen, or there is a point that nothing hits
-    whole = whole_of(points, problem.vital, problem.term_of, problem.most_of, terms)
+    rest = problem.bars, problem.stronger, problem.contexts
+    whole = whole_of(points, problem.vital, problem.term_of, problem.most_of, terms, *rest)
     end = None if seconds is None else time.monotonic() + seconds
 
     def attempt(limits: Limits, up_to: int) -> list[frozenset[int]]:

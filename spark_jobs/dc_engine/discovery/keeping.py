@@ -8,28 +8,31 @@ proven they are a certificate. Rows that go can only take witnesses away, rows t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dc_engine.discovery.approximate import Bounds, allowed_pairs
 from dc_engine.discovery.bits import first_of_each
-from dc_engine.discovery.boxes import Box
+from dc_engine.discovery.boxes import Box, carried
+from dc_engine.discovery.classes import TABLED
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.enumerating import Enumerated, Sets, approximately, enumerator
+from dc_engine.discovery.enumerating import Enumerated, Sets, Violations, approximately, enumerator
 from dc_engine.discovery.grouping import approximate_by_groups
-from dc_engine.discovery.limits import Clock, kept, most_terms, steps
+from dc_engine.discovery.limits import Clock, kept, most_terms, steps, told
 from dc_engine.discovery.newcomers import prover_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.proving import Effort, Prover
+from dc_engine.discovery.removal import approximate_orders
 from dc_engine.discovery.renewing import Difference, renewed
 from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.search import first_patterns, settle
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.store import Store, added_up, alive, joined, laid_out, run_of, shown_lines, unknown
-from dc_engine.discovery.table import Shown, Table, pairs_of
+from dc_engine.discovery.support import Support
+from dc_engine.discovery.table import NO_ROWS, Shown, Table, pairs_of
 from dc_engine.errors import RequestError, StateError, counted
 from dc_engine.sizes import SIZES
 
@@ -38,6 +41,8 @@ log = logging.getLogger("airflow_dc_provider.discover")
 COUNTED, WITNESSED = "counted", "witnessed"
 _MOST_COUNTED_PAIRS = 20_000_000_000
 _MOST_PATTERNS = 4_000_000
+_SHORT = 200_000
+"""Whatever is found in a table of so many rows is proven in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,7 @@ class Known:
     """The sets have all dependencies of up to so many terms; without it all there are."""
     because: str = ""
     """Why they are not complete."""
-    violations: Mapping[Box, int] = field(default_factory=dict)
-    """Pairs of rows that violate each, where a few may."""
+    violations: Violations = field(default_factory=dict)
     effort: Effort | None = None
 
     @property
@@ -71,7 +75,7 @@ class Known:
     @property
     def keys(self) -> Sequence[Box]:
         """The sets of columns on which no two rows agree, as far as they were looked for."""
-        return [box for box in self.sets.get("unique", ()) if not self.violations.get(box)]
+        return [box for box in self.sets.get("unique", ()) if not self.violations.get("unique", {}).get(box)]
 
     @property
     def boxes(self) -> list[Box]:
@@ -97,32 +101,56 @@ def found(
 ) -> Known:
     """The dependencies of a table, from scratch; ``nullable`` are columns that had NULLs before."""
     table = replace(rows.table(space, rows.nullable | nullable), workers=workers)
-    chosen = _mode(space, table, mode)
+    chosen = mode_of(space, table.rows, mode)
     log.info("looking for dependencies of %s, patterns %s", counted(table.rows, "row"), chosen)
     if chosen == COUNTED:
-        run = run_of(table.layout, rows.ids, [_scanned(table, np.arange(table.rows), None, 1)])
+        run = run_of(table.layout, rows.ids, [_scanned(table, np.arange(table.rows), NO_ROWS, 1)])
         return _enumerated(space, table, (run,))
     if space.max_error:
         return _grouped(space, table)
     return _witnessed(space, rows, table, Shown.of(table.layout, [first_patterns(table)]))
 
 
-def changed(space: Space, known: Known, turnover: Turnover, mode: str = "", workers: Workers = nobody) -> Known:
-    """The same after rows have come and gone. With mode ``auto`` a table may become too long to count all pairs."""
-    outgrown = known.mode == COUNTED and _pairs(int(turnover.after.sum())) > 4 * SIZES.counted_pairs
-    if mode == "auto" and outgrown and not _needs_counts(space):
+def changed(
+    space: Space,
+    known: Known,
+    turnover: Turnover,
+    mode: str = "",
+    workers: Workers = nobody,
+    nullable: frozenset[str] = frozenset(),
+) -> Known:
+    """The same after rows have come and gone; ``nullable`` are columns in which others than these rows have NULLs.
+
+    With mode ``auto`` a table may become too long to count all pairs.
+    """
+    if outgrown(known, mode, int(turnover.after.sum()), space):
         return found(space, turnover.rows.chosen(turnover.after), WITNESSED, known.nullable, workers)
-    nullable = known.nullable | turnover.rows.nullable
+    nullable |= known.nullable | turnover.rows.nullable
     table = replace(turnover.rows.table(space, nullable), workers=workers)
-    if nullable != known.nullable:
-        before = Layout(space.terms(known.nullable))
-        runs = (replace(one, patterns=laid_out(before, table.layout, one.patterns)) for one in known.runs)
-        known = replace(known, runs=tuple(runs), nullable=nullable)
+    known = with_nulls(space, known, nullable)
     if known.mode == COUNTED:
         return _recounted(space, known, turnover, table)
     if space.max_error:
         return _grouped(space, table.taken(np.flatnonzero(turnover.after)))
     return _rewitnessed(space, known, turnover, table)
+
+
+def outgrown(known: Known, mode: str, rows: int, space: Space) -> bool:
+    """Whether patterns that were counted are counted no longer, because there are so many rows."""
+    many = known.mode == COUNTED and _pairs(rows) > 4 * SIZES.counted_pairs
+    return mode == "auto" and many and not _needs_counts(space)
+
+
+def with_nulls(space: Space, known: Known, nullable: frozenset[str]) -> Known:
+    """The same with room for NULLs in these columns, which are at least those that had some before."""
+    if nullable == known.nullable:
+        return known
+    before, after = (Layout(space.terms(some)) for some in (known.nullable, nullable))
+    runs = (replace(one, patterns=laid_out(before, after, one.patterns)) for one in known.runs)
+    sets, terms = known.sets, after.terms
+    if len(terms.terms) > len(before.terms.terms):
+        sets = {kind: [carried(before.terms, terms, kind, box) for box in some] for kind, some in sets.items()}
+    return replace(known, runs=tuple(runs), nullable=nullable, sets=sets)
 
 
 def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
@@ -159,25 +187,27 @@ def _pairs(rows: int) -> int:
     return rows * (rows - 1) // 2
 
 
-def _mode(space: Space, table: Table, mode: str) -> str:
-    pairs = _pairs(table.rows)
+def mode_of(space: Space, rows: int, mode: str) -> str:
+    """Which patterns are kept of a table with so many rows; an error if what is asked for cannot be done."""
+    pairs = _pairs(rows)
     if mode == "auto":
-        mode = COUNTED if pairs <= SIZES.counted_pairs or _needs_counts(space) else WITNESSED
+        few = pairs <= SIZES.counted_pairs and {"od", "pod"}.isdisjoint(space.classes)
+        mode = COUNTED if few or _needs_counts(space) else WITNESSED
     if mode == COUNTED and pairs > _MOST_COUNTED_PAIRS:
         raise RequestError(
             f"The table has {pairs:,} pairs of rows, too many to count the patterns of all ({_MOST_COUNTED_PAIRS:,}).",
-            hint="Use fewer rows, or mode 'witnessed', without class 'dc' if some errors are allowed.",
+            hint="Use fewer rows, or mode 'witnessed', without 'pod' and 'dc' if some errors are allowed.",
         )
     if mode == WITNESSED and _needs_counts(space):
         raise RequestError(
-            "Rules of class 'dc' that a few pairs may violate can be found only where all pairs are counted.",
-            hint="Use mode 'counted', leave out class 'dc', or set 'max_error' to 0.",
+            "Rules of classes 'pod' and 'dc' that a few pairs may violate are found only where all pairs are counted.",
+            hint="Use mode 'counted', leave out these classes, or set 'max_error' to 0.",
         )
     return mode
 
 
 def _needs_counts(space: Space) -> bool:
-    return space.max_error > 0 and "dc" in space.classes
+    return space.max_error > 0 and not {"pod", "dc"}.isdisjoint(space.classes)
 
 
 def _known(
@@ -188,14 +218,20 @@ def _known(
     some, because = kept(result, asked, layout, space.limits)
     if before and some.bound is not None and not because:
         because = before.because
+    because = told(because, space.limits)
     return Known(mode, layout.terms.nullable, runs, some.sets, some.bound, because, some.violations)
+
+
+def support_of(space: Space, table: Table) -> Support | None:
+    """Who says which dependencies of a table have enough support, if that is asked for."""
+    return Support(table, space.limits.min_support) if space.limits.min_support else None
 
 
 # counted
 
 
-def _scanned(table: Table, some: np.ndarray, others: np.ndarray | None, sign: int) -> Counted:
-    """The patterns of rows with others, or (without) with each other, with their numbers of pairs and places."""
+def _scanned(table: Table, some: np.ndarray, others: np.ndarray, sign: int) -> Counted:
+    """The patterns of rows with each other and with others, with their numbers of pairs and places."""
     found = pairs_of(table, some, others)
     if len(found.patterns) > _MOST_PATTERNS:
         raise RequestError(
@@ -210,8 +246,7 @@ def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> 
     parts = []
     for some, sign in ((turnover.before & ~turnover.after, -1), (turnover.after & ~turnover.before, 1)):
         if some.any():
-            places = np.flatnonzero(some)
-            parts += [_scanned(table, places, stay, sign), _scanned(table, places, None, sign)]
+            parts.append(_scanned(table, np.flatnonzero(some), stay, sign))
     run = run_of(table.layout, turnover.rows.ids, parts)
     were = sum((one.pairs_of(run.patterns) for one in known.runs), np.zeros(len(run), np.int64))
     if (were + run.pairs < 0).any():
@@ -219,8 +254,8 @@ def _recounted(space: Space, known: Known, turnover: Turnover, table: Table) -> 
             "The numbers of pairs that the state keeps are not those of its rows.", hint="Rebuild the state."
         )
     runs = (*known.runs, run) if len(run) else known.runs
-    if space.max_error:
-        return _enumerated(space, table, runs, known)
+    if space.max_error or space.limits.min_support:
+        return _enumerated(space, table.taken(np.flatnonzero(turnover.after)), runs, known)
     new, gone = run.patterns[were == 0], run.patterns[were + run.pairs == 0]
     if not len(new) and not len(gone):
         return replace(known, runs=runs)
@@ -239,13 +274,15 @@ def _enumerated(space: Space, table: Table, runs: tuple[Store, ...], before: Kno
     """The dependencies that all patterns leave."""
     clock, layout = Clock(space.limits, table.workers), table.layout
     most = most_terms(layout, space.limits, before.bound if before else None)
-    store = added_up(runs)
+    store, support = added_up(runs), support_of(space, table)
     if space.max_error:
         spend = clock.spend()
         bounds = Bounds(space.max_error, most, spend.most, clock.started + space.limits.seconds)
-        result = approximately(layout, space.classes, store.patterns, store.pairs, bounds)
+        others = tuple(name for name in space.classes if name != "od")
+        result = approximately(layout, others, store.patterns, store.pairs, bounds)
+        result = _with_orders(space, table, result, clock, most).supported(support)
     else:
-        result = enumerator(layout, space.classes, most, clock.spend)(store.patterns)
+        result = enumerator(layout, space.classes, most, clock.spend, support)(store.patterns)
     return _known(space, COUNTED, layout, runs, result, before)
 
 
@@ -253,33 +290,62 @@ def _enumerated(space: Space, table: Table, runs: tuple[Store, ...], before: Kno
 
 
 def _grouped(space: Space, table: Table) -> Known:
-    """Approximate keys and functional dependencies, without patterns."""
-    layout, limits = table.layout, space.limits
-    most = most_terms(layout, limits)
+    """Approximate keys, functional and order dependencies, without patterns."""
+    clock, layout = Clock(space.limits), table.layout
+    most = most_terms(layout, space.limits)
     allowed = allowed_pairs(space.max_error, _pairs(table.rows))
-    result = approximate_by_groups(table, space.classes, allowed, most, limits.seconds)
-    violations = {box: pairs for some in result.violations.values() for box, pairs in some.items()}
-    sets = {name: list(some) for name, some in result.violations.items()}
-    stopped = "" if result.terms >= most else "seconds"
-    listed = Enumerated(sets, result.terms if stopped else None, stopped, violations)
-    return _known(space, WITNESSED, layout, (Store.empty(layout),), listed, None)
+    others = tuple(name for name in space.classes if name != "od")
+    result = Enumerated({})
+    if others:
+        groups = approximate_by_groups(table, others, allowed, most, space.limits.seconds)
+        sets = {name: list(some) for name, some in groups.violations.items()}
+        stopped = "" if groups.terms >= most else "seconds"
+        result = Enumerated(sets, groups.terms if stopped else None, stopped, groups.violations)
+    result = _with_orders(space, table, result, clock, most).supported(support_of(space, table))
+    return _known(space, WITNESSED, layout, (Store.empty(layout),), result, None)
+
+
+def _with_orders(space: Space, table: Table, others: Enumerated, clock: Clock, most: int) -> Enumerated:
+    """What holds but for a few pairs of rows, and the order dependencies that hold but for a few rows."""
+    if "od" not in space.classes:
+        return others
+    allowed = allowed_pairs(space.max_error, table.rows)
+    return others.together(approximate_orders(table, allowed, most, clock.spend().seconds))
 
 
 def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
     """Terms are added step by step: what few of them leave is proven before more are tried."""
     clock, whole, layout = Clock(space.limits, table.workers), Prover(table), table.layout
-    known: Known | None = None
-    for most in steps(layout, space.limits):
-        settled = settle(whole, shown, enumerator(layout, space.classes, most, clock.spend))
+    known, support = None, support_of(space, table)
+    turns = steps(layout, space.limits)
+    if _quick(space, table):
+        turns = turns[-1:]
+    elif _few_contexts(space, layout, support):
+        turns = sorted({turns[0], turns[-1]})
+    for most in turns:
+        settled = settle(whole, shown, enumerator(layout, space.classes, most, clock.spend, support))
         shown = settled.known
         some, because = kept(settled.found, most, layout, space.limits)
         if known and because and (some.bound or 0) < (known.bound or 0):
-            return replace(known, because=because)  # more was complete before
+            return replace(known, because=told(because, space.limits))  # more was complete before
         known = Known(WITNESSED, layout.terms.nullable, (shown_lines(rows.ids, shown),), some.sets, some.bound, because)
         if because:
             break
     assert known is not None
-    return replace(known, effort=whole.effort)
+    return replace(known, because=told(known.because, space.limits), effort=whole.effort)
+
+
+def _quick(space: Space, table: Table) -> bool:
+    """Whether to find all dependencies of any length takes no longer than to find the short ones."""
+    return {"unique", "fd", "od"}.issuperset(space.classes) and len(space.columns) <= TABLED and table.rows <= _SHORT
+
+
+def _few_contexts(space: Space, layout: Layout, support: Support | None) -> bool:
+    """Whether so few contexts have enough support that long ones take no longer than short ones."""
+    if support is None or not {"unique", "fd", "od"}.issuperset(space.classes):
+        return False
+    readings = (layout.terms.own.values(), layout.terms.first.values() if "od" in space.classes else ())
+    return all(support.contexts(list(places)) is not None for places in readings)
 
 
 def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -> Known:
@@ -288,13 +354,17 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -
     ids = turnover.rows.ids[places]
     shown = alive(known.store, table.layout, ids)
     unharmed = len(shown) == len(first_of_each(known.store.patterns))
-    if unharmed and not new.any():
+    if unharmed and not new.any() and not space.limits.min_support:
         return known
     present = table.taken(places) if len(places) < table.rows else table
     whole, fresh = Prover(present), prover_of(present, new)
     most = most_terms(table.layout, space.limits, known.bound)
-    enumerate_ = enumerator(table.layout, space.classes, most, Clock(space.limits, table.workers).spend)
+    support, spend = support_of(space, present), Clock(space.limits, table.workers).spend
+    enumerate_ = enumerator(table.layout, space.classes, most, spend, support)
     before = known.sets if unharmed else None
+    if unharmed and support:  # it is another now, and so is what the same patterns leave
+        again = enumerate_(shown.patterns)
+        before = None if again.stopped else again.sets
     settled = settle(whole, shown, enumerate_, fresh=fresh, before=before, valid=known.boxes)
     added = shown_lines(ids, unknown(settled.known, shown))
     now = _known(space, WITNESSED, table.layout, (*known.runs, added), settled.found, known)

@@ -6,13 +6,16 @@ import time
 from dataclasses import dataclass, field
 
 from dc_engine.discovery.boxes import said
-from dc_engine.discovery.classes import Spend
+from dc_engine.discovery.classes import TABLED, Spend
 from dc_engine.discovery.enumerating import Enumerated
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Limits
 from dc_engine.discovery.spreading import Workers, nobody
+from dc_engine.errors import counted
 
 _STEPS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+_FIRST_STEPS = (2, 3)
+"""Of many columns even short dependencies are many: a search that is stopped should have all of some length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Clock:
 
 def terms_of(layout: Layout) -> int:
     """The most terms that a dependency can have."""
-    return sum(bool(term.ops) for term in layout.terms.terms)
+    return sum(bool(term.ops) for term in layout.terms.terms) or len(layout.terms.first)
 
 
 def most_terms(layout: Layout, limits: Limits, bound: int | None = None) -> int:
@@ -42,7 +45,15 @@ def most_terms(layout: Layout, limits: Limits, bound: int | None = None) -> int:
 def steps(layout: Layout, limits: Limits) -> list[int]:
     """How many terms to search up to, in turn."""
     most = most_terms(layout, limits)
-    return [*(one for one in _STEPS if one < most), most]
+    first = _FIRST_STEPS if terms_of(layout) > TABLED else ()
+    return [*(one for one in (*first, *_STEPS) if one < most), most]
+
+
+def told(because: str, limits: Limits) -> str:
+    """Why a set is not complete, with what was asked for."""
+    least = counted(limits.min_support or 0, "pair")
+    few = f"only dependencies with a support of at least {least} of rows are looked for"
+    return because if not limits.min_support or few in because else "; ".join(filter(None, (because, few)))
 
 
 def kept(found: Enumerated, asked: int, layout: Layout, limits: Limits) -> tuple[Enumerated, str]:

@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from dc_engine.constraints.model import Nulls
-from dc_engine.constraints.naming import class_of, dependency_id, text_of
+from dc_engine.constraints.naming import class_of, dependency_id, order_text, pod_text, text_of
 from dc_engine.constraints.normalise import swapped
 from dc_engine.constraints.printer import print_bodies
 from dc_engine.discovery.boxes import Box, body_of, canonical, literals_of, matrix, mirrored, said
 from dc_engine.discovery.classes import shown_dcs
-from dc_engine.discovery.enumerating import Sets
+from dc_engine.discovery.enumerating import Sets, Violations
+from dc_engine.discovery.pointwise import is_pod
 from dc_engine.discovery.ranking import Scales, Worth, spread
+from dc_engine.discovery.space import CLASSES, Limits, Space
 from dc_engine.discovery.terms import Terms
 
 _MOST_PARENTS = 10
-_SIMPLEST = {"unique": 0, "fd": 1, "dc": 2}
+_IMPLYING, _MOST_IMPLIED = 200, 10
+"""Of so many of the best it is said what they imply, so many each."""
+_SIMPLEST = {name: place for place, name in enumerate(CLASSES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Dependency:
     shown: bool = True
     """Whether people see it: of several that say the same, or that others imply, some are kept for the search alone."""
     error: float = 0.0
-    """The share of all pairs of rows that violate it."""
+    """The share of all pairs of rows that violate it; of an order dependency the share of rows that have to go."""
     support: int | None = None
     rank: int | None = None
     since: str = ""
@@ -45,11 +49,14 @@ class Dependency:
     """Those others, by their ids."""
     until: str | None = None
     """The load that invalidated it."""
+    implies: tuple[Dependency, ...] = ()
+    """Others of a view that follow from it; not kept."""
 
     def to_dict(self) -> dict[str, Any]:
         """How an answer lists it."""
         names = ("id", "text", "formula", "error", "support", "rank", "since")
-        return {"class": self.kind, **{name: getattr(self, name) for name in names}}
+        implied = [{"id": one.id, "text": one.text} for one in self.implies]
+        return {"class": self.kind, **{name: getattr(self, name) for name in names}, "implies": implied}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +69,16 @@ class Moves:
     added: list[Dependency] = field(default_factory=list)
     generalised: list[tuple[Dependency, Dependency]] = field(default_factory=list)
     """Those that still hold but follow from a new one, with that one."""
+    faded: list[Dependency] = field(default_factory=list)
+    """Those that still hold but have too little support, which is asked for."""
 
 
 def listed(
-    terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str, violations: Mapping[Box, int] | None = None
+    terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str, violations: Violations | None = None
 ) -> list[Dependency]:
     """All dependencies of all classes, best first; those that are not shown last. Mirror images are one.
 
-    ``violations`` are the pairs of rows that violate each, where a few may.
+    ``violations`` are there where a few are allowed.
     """
     found = []
     for kind, boxes in sets.items():
@@ -91,45 +100,71 @@ def listed(
             shown=shown,
             support=worth.support,
             rank=place if shown else None,
-            error=(violations or {}).get(one.box, 0) / max(scales.pairs, 1),
+            error=(violations or {}).get(one.kind, {}).get(one.box, 0) / max(cases(one.kind, scales.rows), 1),
         )
         for place, (one, worth, shown) in enumerate(found, 1)
     ]
 
 
+def cases(kind: str, rows: int) -> int:
+    """What errors of a class are shares of: all pairs of rows, or all rows."""
+    return rows if kind == "od" else rows * (rows - 1) // 2
+
+
 def _named(terms: Terms, nulls: Nulls, kind: str, box: Box, since: str) -> Dependency:
     bodies = (body_of(terms, box),)
-    text = text_of(bodies) if class_of(bodies) == kind else print_bodies(bodies)
-    return Dependency(dependency_id(kind, bodies, nulls), kind, text, print_bodies(bodies), box, since=since)
+    if kind == "od":
+        text = order_text(bodies[0])
+    elif class_of(bodies) == kind:
+        text = text_of(bodies)
+    else:
+        text = pod_text(bodies[0]) if kind == "pod" and is_pod(box) else ""
+    formula = print_bodies(bodies)
+    return Dependency(dependency_id(kind, bodies, nulls), kind, text or formula, formula, box, since=since)
 
 
 def _shown(terms: Terms, kind: str, boxes: Sequence[Box]) -> list[Box]:
     """Those that people see: no empty rule; across columns none that holds everywhere or follows from others."""
-    rules = [box for box in boxes if said(box)]
+    rules = [box for box in boxes if (is_pod(box) if kind == "pod" else said(box))]
     if kind != "dc" or all(term.own for term in terms.terms):
         return rules
     by_body = {frozenset(way): box for box in rules for body in [body_of(terms, box)] for way in (body, swapped(body))}
     return [by_body[frozenset(body)] for body in shown_dcs(terms, (literals_of(terms, box) for box in rules))]
 
 
-def viewed(dependencies: Iterable[Dependency], classes: Sequence[str], view: str) -> list[Dependency]:
-    """Those that hold, as people asked to see them: ``merged``, or ``complete``."""
+def viewed(terms: Terms, dependencies: Iterable[Dependency], space: Space, view: str) -> list[Dependency]:
+    """Those that hold, as people asked to see them: ``merged``, or ``complete``; the best with what they imply."""
     holding = [one for one in dependencies if one.shown and one.until is None]
-    return merged_view(holding, classes) if view == "merged" else holding
+    chosen = merged_view(holding, space) if view == "merged" else holding
+    inside = _Within(terms, chosen)
+    best = [replace(one, implies=tuple(inside.smaller(one)[:_MOST_IMPLIED])) for one in chosen[:_IMPLYING]]
+    return [*best, *chosen[_IMPLYING:]]
 
 
-def merged_view(found: Iterable[Dependency], classes: Sequence[str]) -> list[Dependency]:
+def best(found: Sequence[Dependency], because: str, limits: Limits) -> tuple[Sequence[Dependency], str]:
+    """The best of what a view has, if only some are to be shown; and why they are not all."""
+    if limits.top is None or len(found) <= limits.top:
+        return found, because
+    cut = f"only the best {limits.top:,} of {len(found):,} are shown"
+    return found[: limits.top], "; ".join(filter(None, (because, cut)))
+
+
+def merged_view(found: Iterable[Dependency], space: Space) -> list[Dependency]:
     """Each dependency once, in the simplest of the classes that were asked for, and ranked anew."""
-    kept = sorted((one for one in once(found) if one.kind in classes), key=lambda one: one.rank or 0)
+    kept = sorted((one for one in once(found, space) if one.kind in space.classes), key=lambda one: one.rank or 0)
     return [replace(one, rank=place) for place, one in enumerate(kept, 1)]
 
 
-def once(found: Iterable[Dependency]) -> list[Dependency]:
-    """Of those that are shown, each that is in several classes in the simplest of them."""
-    simplest: dict[Box, Dependency] = {}
+def once(found: Iterable[Dependency], space: Space) -> list[Dependency]:
+    """Of those that are shown, each that is in several classes in the simplest of them.
+
+    Where errors are allowed an order dependency is one of its own: its error is another, and it may fall alone.
+    """
+    simplest: dict[tuple[Box, bool], Dependency] = {}
     for one in found:
-        if one.shown and (one.box not in simplest or _SIMPLEST[one.kind] < _SIMPLEST[simplest[one.box].kind]):
-            simplest[one.box] = one
+        key = one.box, one.kind == "od" and space.max_error > 0
+        if one.shown and (key not in simplest or _SIMPLEST[one.kind] < _SIMPLEST[simplest[key].kind]):
+            simplest[key] = one
     return list(simplest.values())
 
 
@@ -201,6 +236,16 @@ def _moves(
     )
 
 
+def _alike(one: Dependency, other: Dependency) -> bool:
+    """Whether one may follow from the other: order dependencies read NULLs, and have errors, in their own way."""
+    return (one.kind == "od") == (other.kind == "od")
+
+
+def _place(one: Dependency, other: Dependency) -> tuple[bool, int, str]:
+    """Where another stands among those that are told beside one: its own class comes first, then the best."""
+    return other.kind != one.kind, other.rank or 1 << 30, other.id
+
+
 class _Within:
     """Dependencies by the boxes that they forbid, to find those with larger and with smaller ones."""
 
@@ -211,16 +256,30 @@ class _Within:
 
     def wider(self, one: Dependency) -> list[Dependency]:
         """Those from which one follows, of its own class first."""
-        return self._chosen(one, lambda box: ~(box & ~self._matrix).any(axis=1))
+        found = self._chosen(one, lambda box: ~(box & ~self._matrix).any(axis=1))
+        return [other for other in found if _alike(one, other)]
 
     def narrower(self, one: Dependency) -> list[Dependency]:
-        """Those of its class that follow from it, either way round."""
-        found = self._chosen(one, lambda box: ~(self._matrix & ~box).any(axis=1))
-        return [other for other in found if other.kind == one.kind]
+        """Those that follow from it, either way round, each in its simplest class; those of its own class first."""
+        simplest: dict[Box, Dependency] = {}
+        for other in self._inside(one):
+            known = simplest.get(other.box, other)
+            if _alike(one, other) and _SIMPLEST[other.kind] <= _SIMPLEST[known.kind]:
+                simplest[other.box] = other
+        return sorted(simplest.values(), key=lambda other: _place(one, other))
+
+    def smaller(self, one: Dependency) -> list[Dependency]:
+        """Those of any class that follow from it, and say less; what no pair violates is a rule in every class."""
+        same = {one.box, mirrored(self._terms, one.box)}
+        inside = [other for other in self._inside(one) if other.box not in same]
+        return [other for other in inside if not one.error or _alike(one, other)]
+
+    def _inside(self, one: Dependency) -> list[Dependency]:
+        return self._chosen(one, lambda box: ~(self._matrix & ~box).any(axis=1))
 
     def _chosen(self, one: Dependency, test: Any) -> list[Dependency]:
         places = np.zeros(len(self._all), bool)
         for box in {one.box, mirrored(self._terms, one.box)}:
             places |= test(np.array(box, np.uint8))
         found = [self._all[place] for place in np.flatnonzero(places)]
-        return sorted(found, key=lambda other: (other.kind != one.kind, other.rank or 1 << 30, other.id))
+        return sorted(found, key=lambda other: _place(one, other))

@@ -8,13 +8,15 @@ too: what holds instead of a rule needs no second look at the table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from dc_engine.discovery.boxes import Box, follow
 from dc_engine.discovery.cells import partners_of
 from dc_engine.discovery.counting import lying_with, violating_pairs
-from dc_engine.discovery.proving import EVERYTHING, Key, Prover
+from dc_engine.discovery.keys import EVERYTHING, Key
+from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.spreading import Lines
 from dc_engine.discovery.table import Shown, Table, pairs_of, shown_by
 from dc_engine.sizes import SIZES
@@ -59,9 +61,11 @@ class Newcomers(Prover):
         return float(SIZES.cell_price * self.table.rows)
 
     def _shared_out(self, keys: Sequence[Key], boxes: Sequence[Box]) -> list[Lines]:
-        """See ``Prover``."""
-        found = super()._shared_out(keys, []) if keys else []
-        return [*found, self._look_in_cells(boxes)] if boxes else found
+        """See ``Prover``. Cells are filled while pairs that agree on keys are looked at."""
+        with ThreadPoolExecutor(1) as pool:
+            cells = [pool.submit(self._look_in_cells, boxes)] if boxes else []
+            found = super()._shared_out(keys, []) if keys else []
+            return [*found, *(one.result() for one in cells)]
 
     def _look_in_cells(self, boxes: Sequence[Box]) -> Lines:
         """Look for an old partner of each new row, and at all pairs of new rows, and of rows that have a partner."""
@@ -72,7 +76,7 @@ class Newcomers(Prover):
             return Lines(everything.patterns, everything.t, everything.s)
         box, place = np.nonzero(partners >= 0)
         t, s = self._fresh[place], partners[box, place]
-        met = [shown_by(pairs_of(self.table, self._fresh, None))]
+        met = [shown_by(pairs_of(self.table, self._fresh))]
         violating, most = np.unique(t), max(1, SIZES.exhausted_pairs // self.table.rows)
         if len(violating) <= most:
             self._exhausted |= set(boxes)
@@ -94,7 +98,7 @@ class Newcomers(Prover):
         """How many pairs of rows lie in each of some boxes."""
         counts: dict[Box, int] = {}
         for box in boxes:  # all pairs agree on a key with a new row
-            near = self._touched([self.table.left[place] for place in sorted(self._own_equalities(box))])
+            near = self._agreeing.touched([self.table.left[place] for place in sorted(self._own_equalities(box))])
             if len(near) * _SMALL < self.table.rows:
                 counts[box] = violating_pairs(self.table.taken(near), box)
         others = [box for box in boxes if box not in counts]

@@ -1,14 +1,15 @@
 """Patterns: how a pair of rows compares in every term, packed into words of 64 bits.
 
 An ordered term has two bits, *not greater* and *not less*; an unordered one has one, *equal*. A term whose columns can
-be NULL has one more: a NULL is involved. A pair of rows has one pattern, up to the exchange of the two: the smaller is
-kept.
+be NULL has one more: a NULL is involved. The bits of order are those of values among which NULL is the first, so that a
+term that reads NULLs so needs no bits of its own. A pair of rows has one pattern, up to the exchange of the two: the
+smaller is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,9 +39,12 @@ class Layout:
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """Where each term is."""
-        slots = []
+        slots: list[Slot] = []
         word, shift = 0, 0
         for place, term in enumerate(self.terms.terms):
+            if place >= self.terms.compared:
+                slots.append(replace(slots[self.terms.own[term.left]], null=None))
+                continue
             bits = 2 if term.ordered else 1
             nullable = self.terms.is_nullable(place)
             if shift + bits + nullable > _WORD:
@@ -49,12 +53,12 @@ class Layout:
             shift += bits + nullable
         return tuple(slots)
 
-    @property
+    @cached_property
     def words(self) -> int:
         """How many words a pattern has."""
         return 1 + max((slot.word for slot in self.slots), default=0)
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """How many bits a pattern has, from the first to the last one used."""
         if self.words > 1:

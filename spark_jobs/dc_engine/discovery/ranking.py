@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from dc_engine.detection.codes import combine
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.spreading import nobody
 from dc_engine.discovery.table import Table, pairs_of
 from dc_engine.discovery.terms import Outcome
 
-_ROWS = 50_000
+_ROWS = (50_000, 250_000)
 """Rows of which groups are counted; of larger tables some stand for all, unless they show nothing."""
+_REMEMBERED = 5_000_000
+"""So many rows of groups are held in memory."""
 _PAIRED = 1_500
 """Rows of which all pairs are compared."""
 _MOST = 3_000
@@ -45,15 +47,24 @@ class Worth:
 class Scales:
     """Weighs the dependencies of one table."""
 
-    def __init__(self, table: Table, keys: Iterable[Box] = ()) -> None:
-        """``keys`` are boxes of class ``unique``: on what contains one of them no two rows agree."""
-        self._table, self._rows = table, table.rows
-        some = np.sort(np.random.default_rng(0).permutation(table.rows)[:_ROWS])
-        self._part = table.taken(some) if len(some) < table.rows else table
-        self.pairs = _pairs(table.rows)
+    def __init__(self, table: Table, keys: Iterable[Box] = (), rows: int | None = None) -> None:
+        """``keys`` are boxes of class ``unique``: on what contains one of them no two rows agree.
+
+        ``rows`` is how many there are, if the table has only some of them.
+        """
+        self.rows = table.rows if rows is None else rows
+        order = np.random.default_rng(0).permutation(table.rows)
+        parts = [table.taken(np.sort(order[:rows])) for rows in _ROWS if rows < table.rows] + [table]
+        self._groups = [_Groups(part) for part in parts]
+        self.pairs = _pairs(self.rows)
         self._keys = [equalities(box) for box in keys]
         self._agreeing: dict[frozenset[int], float] = {}
-        self._sample = _PairSample(table)
+        self._table = table
+
+    @cached_property
+    def _sample(self) -> _PairSample:
+        """Made for classes of which pairs of rows have to be compared: of many columns that takes seconds."""
+        return _PairSample(self._table)
 
     def weigh(self, kind: str, boxes: Sequence[Box]) -> dict[Box, Worth]:
         """The worth of each dependency of a class."""
@@ -61,6 +72,8 @@ class Scales:
             return {box: self._unique(box) for box in boxes}
         if kind == "fd":
             return {box: self._fd(box) for box in boxes}
+        if kind == "od":
+            return {box: self._fd(box) if _decides(box) else self._compatible(box) for box in boxes}
         shortest = set(sorted(boxes, key=lambda box: (len(said(box)), box))[:_MOST])
         return {box: self._dc(box) if box in shortest else Worth(None, 0.0) for box in boxes}
 
@@ -71,21 +84,20 @@ class Scales:
             if any(one <= key for one in self._keys):
                 pairs = 0.0
             else:
-                scale = _pairs(self._rows) / max(_pairs(self._part.rows), 1)
-                pairs = _agreeing(self._part, key) * scale or float(_agreeing(self._table, key))
+                pairs = next(filter(None, (part.share(key) for part in self._groups)), 0.0) * self.pairs
             self._agreeing[key] = pairs
         return self._agreeing[key]
 
     def _share(self, place: int) -> float:
         """The share of all pairs that agree on a term."""
-        return self.pairs_agreeing([place]) / max(_pairs(self._rows), 1)
+        return self.pairs_agreeing([place]) / max(self.pairs, 1)
 
     def _unique(self, box: Box) -> Worth:
         places = said(box)
         if (
             len(places) == 1
         ):  # no pair agrees on it, so there is nothing to compare it with: it is as good as the table is long
-            return Worth(_pairs(self._rows), math.log10(1 + self._rows), self._rows)
+            return Worth(self.pairs, math.log10(1 + self.rows), self.rows)
         rest = {place: self.pairs_agreeing([one for one in places if one != place]) for place in places}
         expected = min((pairs * self._share(place) for place, pairs in rest.items()), default=0.0)
         score = math.log10(1 + expected) / max(len(places), 1)
@@ -95,40 +107,66 @@ class Scales:
         left = equalities(box)
         support = self.pairs_agreeing(left)
         if not left:  # a constant column
-            return Worth(round(support), math.log10(1 + self._rows) / 2, self._rows)
+            return Worth(round(support), math.log10(1 + self.rows) / 2, self.rows)
         (right,) = set(said(box)) - left
         expected = support * (1 - self._share(right))
         return Worth(round(support), math.log10(1 + expected) / len(said(box)), expected)
+
+    def _compatible(self, box: Box) -> Worth:
+        """Two columns that go together where others agree: of the pairs that do, half of those that differ may swap."""
+        context, places = equalities(box), said(box)
+        support = expected = self.pairs_agreeing(context)
+        for place in set(places) - context:
+            expected *= 1 - self._share(place)
+        score = math.log10(1 + expected / 2) / (len(places) + 1 / 2)  # as for any rule with two orders
+        return Worth(round(support), score, expected / 2)
 
     def _dc(self, box: Box) -> Worth:
         places = said(box)
         if not places:
             return Worth(0, 0.0)
         support, expected = self._sample.weigh(box, places, right_side(box))
-        scale = _pairs(self._rows) / max(self._sample.pairs, 1)
+        scale = self.pairs / max(self._sample.pairs, 1)
         orders = sum(box[place] not in (_EQUAL, _NOT_EQUAL) for place in places)
         score = math.log10(1 + expected * scale) / (len(places) + orders / 4)  # an order is harder to read
         return Worth(round(support * scale), score, expected * scale)
 
 
-def _agreeing(table: Table, key: frozenset[int]) -> int:
-    """How many pairs of rows agree on some terms."""
-    if not key:
-        return _pairs(table.rows)
-    columns = [table.left[place] for place in sorted(key)]
-    valid = np.logical_and.reduce([one >= 0 for one in columns])
-    columns = [one if valid.all() else one[valid] for one in columns]
-    size = math.prod(int(one.max(initial=0)) + 1 for one in columns)
-    if size >= 2**62:
-        values = combine([one.astype(np.int64) for one in columns])
-    else:
-        values = np.zeros(len(columns[0]), np.int64)
-        for one in columns:
-            values = values * (int(one.max(initial=0)) + 1) + one
-    values = np.sort(values)  # faster than to group them
-    edges = np.flatnonzero(values[1:] != values[:-1]) + 1
-    sizes = np.diff(np.concatenate([[0], edges, [len(values)]]))
-    return int((sizes * (sizes - 1) // 2).sum())
+class _Groups:
+    """Rows of a table that agree on some terms: found among those that agree on all of them but one, which are few."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._many = np.array([int(codes.max(initial=0)) for codes in table.left], np.int64)
+        self._found: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+        self._held = 0
+
+    def share(self, key: frozenset[int]) -> float:
+        """The share of all pairs that agree on some terms."""
+        by_values = sorted(key, key=lambda place: (-self._many[place], place))  # many first: they leave few rows
+        _, groups = self._of(tuple(by_values))
+        sizes = np.bincount(groups)
+        return float((sizes * (sizes - 1) // 2).sum()) / max(_pairs(self._table.rows), 1)
+
+    def _of(self, key: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that agree with another on all terms, and the number of the group of each."""
+        if not key:
+            return np.arange(self._table.rows), np.zeros(self._table.rows, np.int64)
+        if key not in self._found:
+            rows, groups = self._of(key[:-1])
+            codes = self._table.left[key[-1]][rows]
+            if len(codes) and codes.min() < 0:
+                rows, groups, codes = (one[codes >= 0] for one in (rows, groups, codes))
+            values = groups * (self._many[key[-1]] + 1) + codes
+            order = np.argsort(values)
+            first = np.concatenate([[True], values[order[1:]] != values[order[:-1]]])[: len(order)]
+            numbers = np.cumsum(first) - 1
+            several = (np.bincount(numbers) > 1)[numbers] if len(order) else first
+            if self._held > _REMEMBERED:
+                self._found, self._held = {}, 0
+            self._found[key] = rows[order[several]], numbers[several]
+            self._held += int(several.sum())
+        return self._found[key]
 
 
 def right_side(box: Box) -> int:
@@ -207,12 +245,18 @@ class _PairSample:
     def __init__(self, table: Table) -> None:
         rows = np.sort(np.random.default_rng(0).permutation(table.rows)[:_PAIRED])
         self.pairs = _pairs(len(rows))
-        found = pairs_of(replace(table.taken(rows), workers=nobody), np.arange(len(rows)), None)
+        found = pairs_of(replace(table.taken(rows), workers=nobody), np.arange(len(rows)))
         self._counts, distinct = found.pairs.astype(np.float64), found.patterns
         self._layout: Layout = table.layout
-        self._outcomes = [table.layout.outcomes(distinct, place) for place in range(len(table.layout.slots))]
-        turned = table.layout.mirrored(distinct)
-        self._turned = [table.layout.outcomes(turned, place) for place in range(len(table.layout.slots))]
+        self._ways = distinct, table.layout.mirrored(distinct)
+        self._known: list[dict[int, np.ndarray]] = [{}, {}]
+
+    def _outcomes(self, way: int, place: int) -> np.ndarray:
+        """The outcomes of all patterns in a term, one way round or the other."""
+        known = self._known[way]
+        if place not in known:
+            known[place] = self._layout.outcomes(self._ways[way], place)
+        return known[place]
 
     def weigh(self, box: Box, places: Sequence[int], right: int) -> tuple[float, float]:
         """Pairs that satisfy all but the right side, and how many of them one would expect to satisfy it too."""
@@ -224,9 +268,9 @@ class _PairSample:
     def _satisfying(self, box: Box, places: Sequence[int]) -> np.ndarray:
         """Which patterns satisfy what a box says about some terms, one way round or the other."""
         ways = []
-        for outcomes in (self._outcomes, self._turned):
+        for way in range(len(self._ways)):
             inside = np.ones(len(self._counts), bool)
             for place in places:
-                inside &= outcomes[place] & box[place] != 0
+                inside &= self._outcomes(way, place) & box[place] != 0
             ways.append(inside)
         return ways[0] | ways[1]

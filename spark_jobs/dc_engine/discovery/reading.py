@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dc_engine.detection.codes import combine
+from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.files import read_dependencies, read_patterns
 from dc_engine.discovery.keeping import COUNTED
-from dc_engine.discovery.listing import Dependency, viewed
+from dc_engine.discovery.listing import Dependency, best, viewed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.store import added_up
@@ -21,10 +23,14 @@ from dc_engine.state.storage import Storage
 AgreeSets = list[tuple[frozenset[str], int]]
 
 
-def holding(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataFile], view: str) -> list[Dependency]:
-    """The dependencies that hold, best first; ``facts`` and ``files`` are those of a snapshot."""
+def holding(
+    storage: Storage, facts: Mapping[str, Any], files: Sequence[DataFile], view: str
+) -> tuple[Sequence[Dependency], str]:
+    """The dependencies that hold, best first, and why these are not all; ``facts`` and ``files`` are of a snapshot."""
     file = next(one for one in files if one.path == facts["set"])
-    return viewed(read_dependencies(storage, file), facts["space"]["classes"], view)
+    space = Space.from_dict(facts["space"])
+    every = viewed(space.terms(facts["nullable"]), read_dependencies(storage, file), space, view)
+    return best(every, facts["because"], space.limits)
 
 
 def agree_sets(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataFile]) -> AgreeSets:
@@ -38,11 +44,27 @@ def agree_sets(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataF
     space, nullable = Space.from_dict(facts["space"]), frozenset(facts["nullable"])
     store = added_up(read_patterns(storage, space, nullable, COUNTED, files))
     terms = space.terms(nullable)
-    layout, names = Layout(terms), list(terms.own)
-    agreeing = np.array([layout.outcomes(store.patterns, terms.own[name]) == Outcome.EQUAL for name in names])
+    places = terms.own or terms.first
+    layout, names = Layout(terms), list(places)
+    agreeing = np.array([layout.outcomes(store.patterns, places[name]) == Outcome.EQUAL for name in names])
     packed = np.ascontiguousarray(np.packbits(agreeing, axis=0).T)
     _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     pairs = np.zeros(len(first), np.int64)
     np.add.at(pairs, which.ravel(), store.pairs)
     sets = [frozenset(names[one] for one in np.flatnonzero(agreeing[:, place])) for place in first]
     return sorted(zip(sets, pairs.tolist(), strict=True), key=lambda one: (-one[1], len(one[0]), sorted(one[0])))
+
+
+def pairs_among(rows: Coded, agreeing: Sequence[str], differing: str | None) -> int:
+    """How many pairs of rows agree on some columns, and (if one is given) differ in another: from sizes of groups."""
+    columns = [rows.codes[name] for name in agreeing]
+    others = [] if differing is None else [rows.codes[differing]]
+    valued = np.logical_and.reduce([codes >= 0 for codes in (*columns, *others)], initial=True)
+    agree = _pairs([codes[valued] for codes in columns], int(np.broadcast_to(valued, len(rows.ids)).sum()))
+    return agree - _pairs([codes[valued] for codes in (*columns, *others)], 0) if others else agree
+
+
+def _pairs(columns: Sequence[np.ndarray], rows: int) -> int:
+    """How many pairs of rows agree on some columns; without any, all pairs of so many rows."""
+    sizes = np.bincount(combine([codes.astype(np.int64) for codes in columns])) if columns else np.array([rows])
+    return int((sizes * (sizes - 1) // 2).sum())

@@ -1,4 +1,4 @@
-"""All pairs of some rows with others: which patterns they have, how often, and a pair that shows each."""
+"""Pairs of rows with each other and with others: which patterns they have, how often, and a pair that shows each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dc_engine.discovery.bits import grouped
-from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.patterns import Layout, Slot
 from dc_engine.discovery.spreading import Lines, Packed, Units, Workers, nobody
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ TILE = 8_192
 """Old rows that stay in the cache while all new ones are compared with them."""
 
 _DIRECT_BITS = 22
-"""Patterns of up to so many bits have a table with a place for each."""
+_DIRECT_ROOM = 1
+"""Patterns of up to so many bits have a table with a place for each, if it has at most so many places for a pair."""
 _FIRST_TABLE = 1 << 14
 _FIRST_ROOM = 1 << 18
 """Places that a hash table has at first: twice the pairs, within these bounds."""
@@ -52,7 +54,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Patterns with numbers of pairs, and of each pattern a pair of rows by their places (t in one, s in the other)."""
+    """Patterns with numbers of pairs, and of each pattern a pair of rows by their places."""
 
     patterns: np.ndarray
     pairs: np.ndarray
@@ -72,52 +74,54 @@ def _table(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
     return np.ascontiguousarray(np.array(codes, np.int32).reshape(len(codes), rows))
 
 
-def scan(layout: Layout, new: Rows, old: Rows | None, threads: int | None = None, workers: Workers = nobody) -> Counted:
-    """The patterns of all pairs of new rows with old ones, or (without old) of new rows with each other.
+def scan(
+    layout: Layout, rows: Rows, new: int | None = None, threads: int | None = None, workers: Workers = nobody
+) -> Counted:
+    """The patterns of all pairs of rows, or only of the first ``new`` ones with each other and with the others.
 
     The pair that shows a pattern is the same whatever the number of threads, or of units that workers take.
     """
-    triangle, others = old is None, new if old is None else old
-    pairs = new.size * others.size // (1 + triangle)
-    if crew := workers(pairs, new.left.nbytes + others.right.nbytes):
-        shares = _shares(new.size, others.size, crew.units, triangle=triangle)
-        met = crew.run("pairs of rows are compared", Units(_Tiles.of(layout, new, others), tuple(shares)))
+    new = rows.size if new is None else new
+    pairs = new * (2 * rows.size - new) // 2
+    if crew := workers(pairs, rows.left.nbytes + rows.right.nbytes):
+        units = Units(_Tiles.of(layout, rows), tuple(_shares(new, rows.size, crew.units)))
+        met = crew.run("pairs of rows are compared", units)
         parts = [_Part(one.patterns, one.one, one.two) for one in met]
     else:
-        threads = 1 if new.size * others.size < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
-        shares = _shares(new.size, others.size, threads, triangle=triangle)
+        shares = _shares(new, rows.size, 1 if pairs < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8))
         if len(shares) < 2:
-            parts = [_counted(layout, new, others, share) for share in shares]
+            parts = [_counted(layout, rows, share) for share in shares]
         else:
             with ThreadPoolExecutor(len(shares)) as pool:
-                parts = list(pool.map(lambda share: _counted(layout, new, others, share), shares))
-    found = _first_pairs(layout, parts, new.size)
+                parts = list(pool.map(lambda share: _counted(layout, rows, share), shares))
+    found = _first_pairs(layout, parts, rows.size)
     return found if layout.is_symmetric else merged(layout, [found])
 
 
 @dataclass(frozen=True, slots=True)
 class _Tiles:
-    """All pairs of some rows with others, as workers get them; a unit is a share."""
+    """Rows as workers get them; a unit is a share of their pairs."""
 
     layout: Layout
-    new: Packed
-    old: Packed | None
-    """The codes of new rows as t and of old ones as s, and last their weights; the same without."""
+    left: Packed
+    right: Packed | None
+    """The codes of rows as t and as s, and last their weights; the same without."""
 
     @staticmethod
-    def of(layout: Layout, new: Rows, old: Rows) -> _Tiles:
-        same = new.left is old.right and new.weights is old.weights
-        return _Tiles(layout, _packed(new.left, new), None if same else _packed(old.right, old))
+    def of(layout: Layout, rows: Rows) -> _Tiles:
+        same = rows.left is rows.right
+        return _Tiles(layout, _packed(rows.left, rows), None if same else _packed(rows.right, rows))
 
     @property
     def nbytes(self) -> int:
         """See ``Search``."""
-        return self.new.nbytes + (self.old.nbytes if self.old else 0)
+        return self.left.nbytes + (self.right.nbytes if self.right else 0)
 
     def look(self, share: _Share) -> Lines:
         """See ``Search``."""
-        new = _unpacked(self.new)
-        part = _counted(self.layout, new, _unpacked(self.old) if self.old else new, share)
+        left, weights = _unpacked(self.left)
+        right = left if self.right is None else _unpacked(self.right)[0]
+        part = _counted(self.layout, Rows(left, right, weights), share)
         return Lines(part.patterns, part.pairs, part.visits)
 
 
@@ -125,23 +129,32 @@ def _packed(codes: np.ndarray, rows: Rows) -> Packed:
     return Packed.of([*codes, rows.weights])
 
 
-def _unpacked(packed: Packed) -> Rows:
+def _unpacked(packed: Packed) -> tuple[np.ndarray, np.ndarray]:
     *lines, weights = packed.lines()
-    codes = _table(lines, packed.size)
-    return Rows(codes, codes, weights.astype(np.int64))
+    return _table(lines, packed.size), weights.astype(np.int64)
 
 
-def _counted(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
-    return (_direct if layout.bits <= _DIRECT_BITS else _hashed)(layout, new, old, share)
+def is_direct(layout: Layout, pairs: int) -> bool:
+    """Whether patterns of so many pairs are looked up in a table that has a place for each pattern there may be."""
+    return layout.bits <= _DIRECT_BITS and 1 << layout.bits <= _DIRECT_ROOM * pairs
+
+
+def _counted(layout: Layout, rows: Rows, share: _Share) -> _Part:
+    return (_direct if is_direct(layout, share.pairs) else _hashed)(layout, rows, share)
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Ranges of new and of old rows."""
+    """Some rows, one after the other, each to be compared with all that come after it, up to an end."""
 
-    rows: tuple[int, int]
-    others: tuple[int, int]
-    triangle: bool
+    first: int
+    last: int
+    end: int
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are, at most."""
+        return (self.last - self.first) * (self.end - self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,25 +166,20 @@ class _Part:
     visits: np.ndarray
 
 
-def _shares(rows: int, others: int, workers: int, *, triangle: bool) -> list[_Share]:
-    """Ranges with about as many pairs each; of a triangle the first rows have most."""
+def _shares(new: int, rows: int, workers: int) -> list[_Share]:
+    """Ranges with about as many pairs each: the first rows have most."""
     parts = np.linspace(0, 1, workers + 1)
-    if not triangle and others > rows:
-        inner = np.round(others * parts[1:-1] / TILE).astype(int) * TILE
-        edges = np.unique([0, *inner, others]).tolist()
-        return [_Share((0, rows), share, False) for share in pairwise(edges)]
-    edges = np.unique(np.round(rows * (1 - np.sqrt(1 - parts) if triangle else parts)).astype(int)).tolist()
-    return [_Share(share, (share[0] if triangle else 0, others), triangle) for share in pairwise(edges)]
+    edges = np.unique(np.round(rows - np.sqrt(rows**2 - parts * (new * (2 * rows - new)))).astype(int)).tolist()
+    return [_Share(first, last, rows) for first, last in pairwise(edges)]
 
 
-def _works(share: _Share, rows: int) -> Iterator[Work]:
+def _works(share: _Share) -> Iterator[Work]:
     """The tiles of a share. Pairs are numbered tile by tile, in a tile row by row."""
     from dc_engine.kernels.pairs import Work
 
-    for start in range(share.others[0] // TILE * TILE, share.others[1], TILE):
-        first, end = max(start, share.others[0]), min(start + TILE, share.others[1])
-        last = min(share.rows[1], end) if share.triangle else share.rows[1]
-        yield Work(share.rows[0], last, first, end, share.triangle, start * rows + first - start, TILE)
+    for start in range(share.first // TILE * TILE, share.end, TILE):
+        first, end = max(start, share.first), min(start + TILE, share.end)
+        yield Work(share.first, min(share.last, end), first, end, start * share.end + first - start, TILE)
 
 
 def _first_pairs(layout: Layout, parts: Sequence[_Part], rows: int) -> Counted:
@@ -187,12 +195,13 @@ def _first_pairs(layout: Layout, parts: Sequence[_Part], rows: int) -> Counted:
     return Counted(patterns, pairs, place // TILE, tile * TILE + place % TILE)
 
 
-def _marks(layout: Layout) -> Marks:
+@lru_cache(maxsize=8)
+def _marks(slots: tuple[Slot, ...]) -> Marks:
     """Where the bits of each term are, by halves of words."""
     from dc_engine.kernels.pairs import Marks
 
     lines = []
-    for place, slot in enumerate(layout.slots):
+    for place, slot in enumerate(slots):
         base = slot.word * 64
         bits = (base + slot.shift, base + slot.shift + 1 if slot.ordered else None, slot.null and base + slot.null)
         for half in sorted({one // _HALF for one in bits if one is not None}):
@@ -203,18 +212,18 @@ def _marks(layout: Layout) -> Marks:
     return Marks(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
-def _direct(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
+def _direct(layout: Layout, rows: Rows, share: _Share) -> _Part:
     from dc_engine.kernels.pairs import BLOCK, count_direct, weigh_direct
 
     size = 1 << layout.bits
-    marks, bits = _marks(layout), np.zeros((1, BLOCK), np.uint32)
+    marks, bits = _marks(layout.slots[: layout.terms.compared]), np.zeros((1, BLOCK), np.uint32)
     small, counts, visits = np.zeros(size, np.uint8), np.zeros(size, np.int64), np.full(size, -1, np.int64)
-    once = new.count_once and old.count_once
-    for work in _works(share, new.size):
+    once = rows.count_once
+    for work in _works(share):
         if once:
-            count_direct(new.left, old.right, marks, work, bits, small, counts, visits)
+            count_direct(rows.left, rows.right, marks, work, bits, small, counts, visits)
         else:
-            weigh_direct(new.left, old.right, new.weights, old.weights, marks, work, bits, counts, visits)
+            weigh_direct(rows.left, rows.right, rows.weights, marks, work, bits, counts, visits)
     found = np.flatnonzero(visits >= 0)
     pairs = counts[found]
     if once:
@@ -223,19 +232,19 @@ def _direct(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
     return _Part(found.astype(np.uint64)[:, None], pairs, visits[found])
 
 
-def _hashed(layout: Layout, new: Rows, old: Rows, share: _Share) -> _Part:
+def _hashed(layout: Layout, rows: Rows, share: _Share) -> _Part:
     from dc_engine.kernels.pairs import BLOCK, count_hashed
 
     halves = -(-layout.bits // _HALF)
-    marks, bits, slots = _marks(layout), np.zeros((halves, BLOCK), np.uint32), np.zeros(BLOCK, np.uint32)
-    pairs = (share.rows[1] - share.rows[0]) * (share.others[1] - share.others[0])
-    size = min(max(_FIRST_TABLE, 1 << (2 * pairs).bit_length()), _FIRST_ROOM)
+    marks = _marks(layout.slots[: layout.terms.compared])
+    bits, slots = np.zeros((halves, BLOCK), np.uint32), np.zeros(BLOCK, np.uint32)
+    size = min(max(_FIRST_TABLE, 1 << (2 * share.pairs).bit_length()), _FIRST_ROOM)
     table, used = _Table.of(size, halves), 0
-    for work in _works(share, new.size):
+    for work in _works(share):
         row, start = work.first, work.start
         while row < work.last:
             used, row, start = count_hashed(
-                new.left, old.right, new.weights, old.weights, marks, work, row, start, bits, slots, *table, used
+                rows.left, rows.right, rows.weights, marks, work, row, start, bits, slots, *table, used
             )
             if 2 * used > len(table.visits):
                 table = table.larger()
@@ -264,10 +273,10 @@ class _Table(NamedTuple):
 
     def part(self, words: int) -> _Part:
         used = np.flatnonzero(self.visits >= 0)
-        lines = self.lines[used].astype(np.uint64)
-        patterns = np.zeros((len(used), words), np.uint64)
-        for half in range(lines.shape[1] - 1):
-            patterns[:, half // 2] |= lines[:, half] << np.uint64(_HALF * (half % 2))
+        lines = self.lines[used]
+        halves = np.zeros((len(used), 2 * words), "<u4")  # the lower half of a word comes first
+        halves[:, : lines.shape[1] - 1] = lines[:, :-1]
+        patterns = halves.view("<u8").astype(np.uint64, copy=False)
         pairs = (self.counts[used] << _HALF) + lines[:, -1].astype(np.int64)
         return _Part(patterns, pairs, self.visits[used])
 

@@ -29,23 +29,47 @@ class Settled:
 
 
 def first_patterns(table: Table, seed: int = 0) -> Shown:
-    """Patterns of some pairs: neighbours in the order of each column, where ties are in any order, and in no order."""
+    """Patterns of some pairs: neighbours in the order of each column, and in no order.
+
+    Rows with the same value are in the order of the next columns, so that neighbours agree on several: it takes such
+    pairs to refute what many columns decide.
+    """
     rows, random = table.rows, np.random.default_rng(seed)
     if rows < 2:
         return Shown.of(table.layout)
     places = np.arange(1, rows)
     if rows > _SAMPLED:
         places = np.sort(random.choice(places, _SAMPLED, replace=False))
+    near = np.zeros(rows, bool)
+    near[np.concatenate([places, places - 1, np.maximum(places - 2, 0)])] = True
+    needed = np.flatnonzero(near)
+    here = np.searchsorted(needed, places)
+    ranges = Ranges(here, np.searchsorted(needed, np.maximum(places - 2, 0)), here)
     columns = table.left if table.left is table.right else np.concatenate([table.left, table.right])
+    sizes = [int(codes.max()) + 2 for codes in columns]  # NULL is a value too
     met = []
-    for codes in [None, *columns]:
-        order = random.permutation(rows)
-        if codes is not None:
-            order = order[np.argsort(codes[order], kind="stable")]
-        ordered = table.taken(order)
-        found = patterns_among(ordered, ordered, Ranges(places, np.maximum(places - 2, 0), places))
-        met.append(Shown(found.patterns, order[found.t], order[found.s]))
+    for first in range(-1, len(columns)):
+        order = random.permutation(rows).astype(np.int32)
+        if first >= 0:
+            order = _sorted(columns, sizes, first, order)
+        some = order[needed]
+        ordered = table.taken(some)
+        found = patterns_among(ordered, ordered, ranges)
+        met.append(Shown(found.patterns, some[found.t], some[found.s]))
     return Shown.of(table.layout, met)
+
+
+def _sorted(columns: np.ndarray, sizes: Sequence[int], first: int, order: np.ndarray) -> np.ndarray:
+    """Rows by one column and then by as many of the next as could tell them all apart."""
+    from dc_engine.kernels.partitions import sorted_rows  # numba
+
+    chosen, values = [first], sizes[first]
+    while values < len(order) and len(chosen) < len(columns):
+        chosen.append((first + len(chosen)) % len(columns))
+        values *= sizes[chosen[-1]]
+    for column in reversed(chosen):
+        order = sorted_rows(columns[column] + 1, sizes[column], order)
+    return order
 
 
 def settle(

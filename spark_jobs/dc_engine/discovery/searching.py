@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dc_engine.discovery.bits import packed, packed_columns
+from dc_engine.discovery.bits import packed, packed_columns, unpacked
 from dc_engine.discovery.spreading import Crew, Lines, Units, Workers, nobody
 from dc_engine.sizes import SIZES
 
@@ -68,12 +68,52 @@ class Task:
     allowed: np.ndarray
 
 
-def whole_of(points: np.ndarray, vital: np.ndarray, term_of: np.ndarray, most_of: np.ndarray, max_terms: int) -> Whole:
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The sets of columns that may be on a left side, with all their subsets, as sums of marks of their columns.
+
+    Different sets may have the same sum, if seldom: what is found has to be looked at again.
+    """
+
+    marks: np.ndarray
+    sums: np.ndarray
+    """In order."""
+    of_keys: bool = False
+    """Whether it is enough that a set without any one of its columns is among them."""
+
+    @staticmethod
+    def of(columns: int, sets: Iterable[Sequence[int]]) -> Contexts:
+        """From sets of columns, by their numbers."""
+        marks = np.random.default_rng(0).integers(1, 1 << 63, columns).astype(np.uint64)
+        sums = (np.bitwise_xor.reduce(marks[list(one)], initial=np.uint64(0)) for one in sets)
+        return Contexts(marks, np.unique(np.fromiter(sums, np.uint64)))
+
+    def among(self, columns: np.ndarray) -> Contexts:
+        """The same for some of the columns."""
+        return replace(self, marks=self.marks[columns])
+
+
+def whole_of(
+    points: np.ndarray,
+    vital: np.ndarray,
+    term_of: np.ndarray,
+    most_of: np.ndarray,
+    max_terms: int,
+    bars: np.ndarray | None = None,
+    stronger: np.ndarray | None = None,
+    contexts: Contexts | None = None,
+) -> Whole:
     """A problem as the search needs it, from rows of truth values."""
     from dc_engine.kernels.packing import Whole
 
     rows, columns = packed(points), packed_columns(points)
-    same = vital is points
+    same, width = vital is points, len(term_of)
+    barred = np.zeros((width, width), bool) if bars is None else bars.copy()
+    up, down = (np.full(width, -1, np.int64) for _ in range(2))
+    if stronger is not None:
+        up, weak = stronger.astype(np.int64), np.flatnonzero(stronger >= 0)
+        down[up[weak]] = weak
+        barred[weak, up[weak]] = False  # it may take its place
     return Whole(
         rows,
         rows if same else packed(vital) & rows,
@@ -83,6 +123,13 @@ def whole_of(points: np.ndarray, vital: np.ndarray, term_of: np.ndarray, most_of
         most_of.astype(np.int64),
         packed(term_of[None, :] == np.arange(len(most_of))[:, None]),
         max_terms,
+        packed(barred),
+        up,
+        down,
+        bool((up >= 0).any()),
+        np.zeros(0, np.uint64) if contexts is None else contexts.marks,
+        np.zeros(0, np.uint64) if contexts is None else contexts.sums,
+        contexts is not None and contexts.of_keys,
     )
 
 
@@ -98,10 +145,10 @@ def task_of(whole: Whole, root: Iterable[int], forbidden: Iterable[int] = ()) ->
 def tasks_of(whole: Whole, roots: np.ndarray, banned: np.ndarray | None = None) -> list[Task]:
     """The searches below several roots, given as rows of truth values, but for those that are too large for any set."""
     used = roots.astype(np.int64) @ (whole.term_of[:, None] == np.arange(len(whole.most_of)))
-    terms = (used > 0).sum(axis=1)
-    small = (terms <= whole.max_terms) & (used <= whole.most_of).all(axis=1)
-    roots, used, terms = roots[small], used[small], terms[small]
-    allowed = ~roots & (used < whole.most_of)[:, whole.term_of]
+    terms, barred = (used > 0).sum(axis=1), roots @ unpacked(whole.bars, len(whole.term_of))
+    small = (terms <= whole.max_terms) & (used <= whole.most_of).all(axis=1) & ~(roots & barred).any(axis=1)
+    roots, used, terms, barred = roots[small], used[small], terms[small], barred[small]
+    allowed = ~roots & ~barred & (used < whole.most_of)[:, whole.term_of]
     allowed &= (terms < whole.max_terms)[:, None] | (used > 0)[:, whole.term_of]
     if banned is not None:
         allowed &= ~banned
@@ -223,7 +270,12 @@ def _split(whole: Whole, task: Task) -> tuple[list[np.ndarray], list[Task]]:
         chosen = np.zeros((1, len(literals)), bool)
         chosen[0, task.root] = True
         return [packed(chosen)], []
-    return [], [Task(np.append(task.root, literals[one]), below[one]) for one in range(number)]
+    return [], [Task(_with(whole, task.root, literals[one]), below[one]) for one in range(number)]
+
+
+def _with(whole: Whole, root: np.ndarray, literal: int) -> np.ndarray:
+    """A root with one more literal, which takes the place of a weaker one."""
+    return np.append(root[root != whole.weaker[literal]], literal)
 
 
 def _one(whole: Whole, task: Task, limits: Limits) -> list[np.ndarray]:

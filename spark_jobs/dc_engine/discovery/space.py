@@ -16,7 +16,9 @@ from dc_engine.detection.comparable import Family, common_family, family
 from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
 from dc_engine.errors import RequestError, did_you_mean
 
-CLASSES = ("unique", "fd", "dc")
+CLASSES = ("unique", "fd", "od", "pod", "dc")
+"""From the simplest to the most general."""
+DEFAULT_CLASSES = ("unique", "fd", "dc")
 NULLS = ("ignore", "equal")
 MODES = ("auto", "counted", "witnessed")
 _ORDERED = (Family.INTEGER, Family.DECIMAL, Family.FLOAT, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_NTZ)
@@ -31,6 +33,10 @@ class Limits:
     """The most comparisons in a dependency: ``a, b -> c`` has three."""
     max_dependencies: int = 100_000
     seconds: float = 600
+    min_support: int | None = None
+    """The fewest pairs of rows that have to support a dependency: those that agree on all that it asks to be equal."""
+    top: int | None = None
+    """How many are shown, the best; all are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,13 @@ class Space:
     ordered: tuple[str, ...] = ()
     cross: tuple[Cross, ...] = ()
     nulls: Nulls = "ignore"
-    classes: tuple[str, ...] = CLASSES
+    classes: tuple[str, ...] = DEFAULT_CLASSES
     max_error: float = 0
     limits: Limits = field(default_factory=Limits)
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Columns that are not looked at, each with the reason."""
+    descending: bool = False
+    """Whether in class ``od`` one column may descend while another ascends."""
 
     @property
     def id(self) -> str:
@@ -63,20 +71,35 @@ class Space:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
     def terms(self, nullable: Collection[str] = ()) -> Terms:
-        """The terms; ``nullable`` are the columns in which there are NULLs."""
-        ordered = set(self.ordered) if "dc" in self.classes else set()
-        made = [Term(name, name, SIX if name in ordered else EQUALITY, name in ordered) for name in self.columns]
+        """The terms; ``nullable`` are the columns in which there are NULLs.
+
+        In class ``od`` every column has an order, and NULLs are its first values. Where other classes ignore NULLs, a
+        column that has some has a second term for that.
+        """
+        ignored = frozenset() if self.nulls == "equal" else frozenset(nullable)
+        if self.classes == ("od",):
+            firsts = tuple(Term(name, name, (), True, first=True) for name in self.columns)
+            return Terms(firsts, ignored, self.descending)
+        ordered, od = set(self.ordered) if {"pod", "dc"} & set(self.classes) else set(), "od" in self.classes
+        made = [Term(name, name, SIX if name in ordered else EQUALITY, od or name in ordered) for name in self.columns]
         crossed = {(one.left, one.right): tuple(map(Op, one.ops)) for one in self.cross if "dc" in self.classes}
         for left, right in list(crossed):
             crossed.setdefault((right, left), ())
         for (left, right), ops in crossed.items():
             compared = set(ops) | set(crossed[right, left])
             made.append(Term(left, right, ops, bool(compared - set(EQUALITY))))
-        return Terms(tuple(made), frozenset() if self.nulls == "equal" else frozenset(nullable))
+        made += [Term(name, name, (), True, first=True) for name in self.columns if od and name in ignored]
+        return Terms(tuple(made), ignored, self.descending)
 
     def to_dict(self) -> dict[str, Any]:
-        """Its JSON form."""
-        return json.loads(json.dumps(asdict(self)))
+        """Its JSON form. What earlier versions did not know is there only if it is asked for."""
+        document = json.loads(json.dumps(asdict(self)))
+        if not self.descending:
+            del document["descending"]
+        for name in ("min_support", "top"):
+            if document["limits"][name] is None:
+                del document["limits"][name]
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Space:
@@ -88,6 +111,8 @@ class Space:
     @property
     def in_order(self) -> set[str]:
         """Columns that are compared by order, with themselves or with others."""
+        if "od" in self.classes:
+            return set(self.columns)
         crossed = [one for one in self.cross if set(one.ops) - {op.value for op in EQUALITY}]
         return {*self.ordered, *(name for one in crossed for name in (one.left, one.right))}
 
@@ -109,7 +134,7 @@ class Space:
 class Asked:
     """The part of a request that says what to look for; what is not said gets a default that fits the table."""
 
-    classes: tuple[str, ...] = CLASSES
+    classes: tuple[str, ...] = DEFAULT_CLASSES
     columns: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     ordered: tuple[str, ...] | None = None
@@ -118,6 +143,7 @@ class Asked:
     nulls: Nulls = "ignore"
     max_error: float = 0
     limits: Limits = field(default_factory=Limits)
+    descending: bool = False
 
     def names(self) -> list[str]:
         """All columns that it names."""
@@ -160,6 +186,7 @@ def space_of(asked: Asked, types: Mapping[str, str], useless: Mapping[str, str])
         asked.max_error,
         asked.limits,
         left_out,
+        asked.descending and "od" in asked.classes,
     )
 
 

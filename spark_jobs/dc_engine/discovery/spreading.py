@@ -76,7 +76,7 @@ class Units:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    yield as_batch([_document(self.first + number, self.search.look(self.units[number]))])
+                    yield as_batch([document_of(self.first + number, self.search.look(self.units[number]))])
                 except DcError as error:
                     yield as_batch([failed(error)])
 
@@ -121,7 +121,7 @@ def _smallest(numbers: np.ndarray) -> np.dtype[Any]:
     return np.dtype(f"i{next(few, 8)}")
 
 
-def _document(unit: int, lines: Lines) -> Met:
+def document_of(unit: int, lines: Lines) -> Met:
     """What a unit met, as it travels."""
     columns = [*lines.patterns.T, lines.one, lines.two]
     batch = pa.record_batch([pa.array(one) for one in columns], [str(place) for place in range(len(columns))])

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dc_engine.discovery.bits import first_of_each, grouped, mixed
+from dc_engine.discovery.bits import first_of_each, grouped, mixed, order_of
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.table import Shown
@@ -38,7 +38,7 @@ class Store:
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of all lines in order, and whose they are."""
         keys = mixed(self.patterns)
-        order = np.arange(len(keys)) if (keys[1:] >= keys[:-1]).all() else np.argsort(keys, kind="stable")
+        order = np.arange(len(keys)) if (keys[1:] >= keys[:-1]).all() else order_of(keys)
         return keys[order], order
 
     def pairs_of(self, patterns: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def added_up(runs: Sequence[Store]) -> Store:
 def run_of(layout: Layout, ids: np.ndarray, counted: Sequence[Counted]) -> Store:
     """What was counted as a run; places become ids of rows."""
     parts = [Store(layout.canonical(one.patterns), one.pairs, ids[one.t], ids[one.s]) for one in counted]
-    return added_up([Store.empty(layout), *parts])
+    return added_up(parts or [Store.empty(layout)])
 
 
 def alive(store: Store, layout: Layout, ids: np.ndarray) -> Shown:
@@ -124,7 +124,7 @@ def laid_out(before: Layout, after: Layout, patterns: np.ndarray) -> np.ndarray:
     if before.slots == after.slots:
         return patterns
     result = np.zeros((len(patterns), after.words), np.uint64)
-    for old, new in zip(before.slots, after.slots, strict=True):
+    for old, new in zip(before.slots[: before.terms.compared], after.slots[: after.terms.compared], strict=True):
         width = np.uint64(3 if old.ordered else 1)
         result[:, new.word] |= ((patterns[:, old.word] >> np.uint64(old.shift)) & width) << np.uint64(new.shift)
         if old.null is not None and new.null is not None:

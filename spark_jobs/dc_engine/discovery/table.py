@@ -13,14 +13,13 @@ import numpy as np
 
 from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.scan import Counted, Rows, scan
+from dc_engine.discovery.scan import Counted, Rows, is_direct, scan
 from dc_engine.discovery.spreading import Workers, nobody
 
 if TYPE_CHECKING:
     from dc_engine.kernels.ranges import Seen
 
-_DIRECT_BITS = 22
-"""Patterns of up to so many bits have a table with a place for each."""
+NO_ROWS = np.zeros(0, np.int64)
 _FIRST_TABLE = 1 << 16
 _FEW_PAIRS = 2_000_000
 """So few pairs are not worth a second thread."""
@@ -28,7 +27,7 @@ _FEW_PAIRS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows as codes, for each term the one of t's column and the one of s's; NULL is negative."""
+    """Rows as codes, for each term the one of t's column and the one of s's; a NULL that is ignored is negative."""
 
     layout: Layout
     left: np.ndarray
@@ -41,9 +40,9 @@ class Table:
         """The table with these codes of its columns."""
         terms = layout.terms.terms
         size = len(next(iter(codes.values()), ()))
-        left = _stacked([codes[term.left] for term in terms], size)
-        own = all(term.own for term in terms)
-        return Table(layout, left, left if own else _stacked([codes[term.right] for term in terms], size))
+        first, own = [term.first for term in terms], all(term.own for term in terms)
+        left = _stacked([codes[term.left] for term in terms], size, first)
+        return Table(layout, left, left if own else _stacked([codes[term.right] for term in terms], size, first))
 
     @property
     def rows(self) -> int:
@@ -57,8 +56,8 @@ class Table:
 
     def taken(self, places: np.ndarray) -> Table:
         """Some of its rows, in this order."""
-        left = np.ascontiguousarray(self.left[:, places])
-        right = left if self.right is self.left else np.ascontiguousarray(self.right[:, places])
+        left = np.take(self.left, places, axis=1)
+        right = left if self.right is self.left else np.take(self.right, places, axis=1)
         return Table(self.layout, left, right, self.workers)
 
     def patterns(self, t: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -66,8 +65,20 @@ class Table:
         return self.layout.pack([one[t] for one in self.left], [one[s] for one in self.right])
 
 
-def _stacked(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    return np.ascontiguousarray(np.array(codes, np.int32).reshape(len(codes), rows))
+def _stacked(codes: Sequence[np.ndarray], rows: int, first: Sequence[bool]) -> np.ndarray:
+    """Codes as the lines of one array: where NULLs are the first values, none is negative."""
+    whole = codes[0].base if codes and not any(first) else None
+    if whole is not None and whole.shape == (len(codes), rows) and whole.dtype == np.int32 and _are_lines(codes, whole):
+        return whole
+    lines = np.empty((len(codes), rows), np.int32)
+    for line, one, more in zip(lines, codes, first, strict=True):
+        np.add(one, int(more), out=line, casting="same_kind")
+    return lines
+
+
+def _are_lines(codes: Sequence[np.ndarray], whole: np.ndarray) -> bool:
+    """Whether some arrays are the lines of one, so that they need not be copied."""
+    return all(one.ctypes.data == line.ctypes.data for one, line in zip(codes, whole, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +108,14 @@ class Shown:
         return len(self.patterns)
 
 
-def pairs_of(table: Table, some: np.ndarray, others: np.ndarray | None) -> Counted:
-    """The patterns of some rows with others, or (without) with each other, with numbers of pairs, and places."""
-    one, two = (None if places is None else _rows(table, places) for places in (some, others))
-    assert one is not None
-    found = scan(table.layout, one, two, workers=table.workers)
-    return Counted(found.patterns, found.pairs, some[found.t], (some if others is None else others)[found.s])
-
-
-def _rows(table: Table, places: np.ndarray) -> Rows:
-    chosen = table.taken(places) if len(places) < table.rows else table
-    return Rows(chosen.left, chosen.right, np.ones(len(places), np.int64))
+def pairs_of(table: Table, some: np.ndarray, others: np.ndarray = NO_ROWS) -> Counted:
+    """The patterns of some rows with each other and with others, with numbers of pairs, and places."""
+    places = np.concatenate([some, others])
+    in_place = len(places) == table.rows and (places[1:] > places[:-1]).all()
+    chosen = table if in_place else table.taken(places)
+    rows = Rows(chosen.left, chosen.right, np.ones(len(places), np.int64))
+    found = scan(table.layout, rows, len(some), workers=table.workers)
+    return Counted(found.patterns, found.pairs, places[found.t], places[found.s])
 
 
 def shown_by(counted: Counted) -> Shown:
@@ -151,25 +159,25 @@ def patterns_among(one: Table, other: Table, ranges: Ranges, threads: int | None
 def _scan(one: Table, other: Table, ranges: Ranges) -> Shown:
     from dc_engine.kernels import ranges as kernel  # numba
 
-    layout = one.layout
+    layout, compared = one.layout, one.layout.terms.compared
+    used_slots = layout.slots[:compared]
     slots = kernel.Slots(
-        np.array([slot.ordered for slot in layout.slots], bool),
-        np.array([slot.word for slot in layout.slots], np.int64),
-        np.array([slot.shift for slot in layout.slots], np.uint64),
-        np.array([slot.null or 0 for slot in layout.slots], np.uint64),
+        np.array([slot.ordered for slot in used_slots], bool),
+        np.array([slot.word for slot in used_slots], np.int64),
+        np.array([slot.shift for slot in used_slots], np.uint64),
+        np.array([slot.null or 0 for slot in used_slots], np.uint64),
     )
     words = np.zeros((layout.words, kernel.BLOCK), np.uint64)
     chosen = (ranges.rows, ranges.first, ranges.last)
-    seen = (
-        _empty(layout, 1 << layout.bits, direct=True) if layout.bits <= _DIRECT_BITS else _empty(layout, _FIRST_TABLE)
-    )
+    direct = is_direct(layout, ranges.pairs)
+    seen = _empty(layout, 1 << layout.bits if direct else _FIRST_TABLE, direct=direct)
     used, number, start = 0, 0, 0
     while number < len(chosen[0]):
         used, number, start = kernel.scan_ranges(
-            one.left, other.right, *chosen, slots, words, seen, used, number, start
+            one.left[:compared], other.right[:compared], *chosen, slots, words, seen, used, number, start
         )
         if number < len(chosen[0]):
-            larger = _empty(layout, 4 * len(seen.pairs))
+            larger = _empty(layout, 4 * len(seen.pairs), direct=False)
             kernel.move(seen, larger)
             seen = larger
     found = np.flatnonzero(seen.pairs[:, 0] >= 0)
@@ -177,7 +185,7 @@ def _scan(one: Table, other: Table, ranges: Ranges) -> Shown:
     return Shown(patterns, seen.pairs[found, 0], seen.pairs[found, 1])
 
 
-def _empty(layout: Layout, size: int, *, direct: bool = False) -> Seen:
+def _empty(layout: Layout, size: int, *, direct: bool) -> Seen:
     from dc_engine.kernels.ranges import Seen  # numba
 
     keys = np.zeros((0 if direct else size, layout.words), np.uint64)

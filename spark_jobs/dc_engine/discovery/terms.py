@@ -35,13 +35,15 @@ SIX = (Op.LT, Op.LE, Op.EQ, Op.GE, Op.GT, Op.NE)
 class Term:
     """t's ``left`` compared with s's ``right``, and the operators that dependencies may use on it.
 
-    A term without operators is there because another one is its mirror image.
+    A term without operators is there because another one is its mirror image, or for order dependencies alone.
     """
 
     left: str
     right: str
     ops: tuple[Op, ...]
     ordered: bool
+    first: bool = False
+    """Whether NULLs are values, equal to each other and before all others, as order dependencies read them."""
 
     @property
     def own(self) -> bool:
@@ -67,17 +69,36 @@ class Terms:
 
     terms: tuple[Term, ...]
     nullable: frozenset[str] = frozenset()
+    descending: bool = False
+    """Whether order dependencies may have one column descend while the other ascends."""
 
     @cached_property
     def mirror(self) -> tuple[int, ...]:
         """For each term the place of the one that has its columns exchanged."""
-        places = {(one.left, one.right): place for place, one in enumerate(self.terms)}
-        return tuple(places[one.right, one.left] for one in self.terms)
+        places = {(one.left, one.right, one.first): place for place, one in enumerate(self.terms)}
+        return tuple(places[one.right, one.left, one.first] for one in self.terms)
 
     @cached_property
     def own(self) -> dict[str, int]:
         """The place of the term that compares a column with itself."""
-        return {one.left: place for place, one in enumerate(self.terms) if one.own}
+        return {one.left: place for place, one in enumerate(self.terms) if one.own and not one.first}
+
+    @cached_property
+    def first(self) -> dict[str, int]:
+        """The same as order dependencies read it: NULLs, if there are any, come first."""
+        return {**self.own, **{one.left: place for place, one in enumerate(self.terms) if one.first}}
+
+    @cached_property
+    def compared(self) -> int:
+        """How many terms are comparisons of their own; those after them read the NULLs of one of these otherwise."""
+        return sum(not one.first or one.left not in self.own for one in self.terms)
+
+    @cached_property
+    def by_column(self) -> tuple[int, ...]:
+        """The places of all terms, those of the same columns side by side, so that no NULL changes the order."""
+        places = {(one.left, one.right): place for place, one in reversed([*enumerate(self.terms)])}
+        columns = [places[one.left, one.right] for one in self.terms]
+        return tuple(sorted(range(len(self.terms)), key=columns.__getitem__))
 
     @cached_property
     def literals(self) -> tuple[Literal, ...]:
@@ -100,9 +121,9 @@ class Terms:
         return tuple(frozenset({int(ALL), *(int(ADMITS[op]) for op in term.ops)}) for term in self.terms)
 
     def is_nullable(self, place: int) -> bool:
-        """Whether a NULL can stand on either side of a term."""
+        """Whether a NULL, that compares with nothing, can stand on either side of a term."""
         term = self.terms[place]
-        return not self.nullable.isdisjoint((term.left, term.right))
+        return not term.first and not self.nullable.isdisjoint((term.left, term.right))
 
 
 def _literals(place: int, term: Term) -> list[Literal]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dc_engine.constraints.model import Op
+from dc_engine.constraints.model import Nulls, Op
+from dc_engine.constraints.naming import pod_text
 from dc_engine.constraints.printer import print_body, print_name
-from dc_engine.discovery.boxes import Box, body_of, mirrored, said
+from dc_engine.discovery.boxes import Box, body_of, said
 from dc_engine.discovery.ranking import right_side
 from dc_engine.discovery.terms import Outcome, Term, Terms, op_of
 from dc_engine.errors import escaped
@@ -26,8 +27,12 @@ class Wording:
     """Nothing if the formula says it better."""
     name: str
     rule: str
-    """Which form of a rule it has in a constraint file: ``unique``, ``fd`` or ``deny``."""
+    """Which form of a rule it has in a constraint file: ``unique``, ``fd``, ``order``, ``pod`` or ``deny``."""
     value: str | list[str]
+    within: tuple[str, ...] = ()
+    """The columns that are the same where an ``order`` holds."""
+    nulls: Nulls = "ignore"
+    """The reading of NULLs that comes nearest: no rule can say that NULL is less than a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,11 @@ class _Said:
     def name(self) -> str:
         return escaped(self.term.left)
 
+    @property
+    def turned(self) -> _Said:
+        """The same with the two rows exchanged."""
+        return _Said(self.term, self.op.flipped)
+
 
 def worded(terms: Terms, box: Box, kind: str, dates: Collection[str]) -> Wording:
     """A dependency in words; ``dates`` are the columns with dates or times."""
@@ -49,11 +59,29 @@ def worded(terms: Terms, box: Box, kind: str, dates: Collection[str]) -> Wording
         names = [one.term.left for one in equal]
         sentence = f"No two rows have the same {_listed(equal)}."
         return Wording(sentence, _slug(*names, "is_unique"), "unique", names)
-    if kind == "fd":
-        return _fd(equal, others[0])
-    sentence, name = _in_words(terms, box, equal, others, dates)
-    name = name or _slug("rule_about", *(one.term.left for one in parts))
-    return Wording(sentence, name, "deny", print_body(body_of(terms, box)))
+    if kind == "fd" or (kind == "od" and len(others) == 1):
+        wording = _fd(equal, others[0])
+    else:
+        sentence, name = _in_words(terms, box, equal, others, dates)
+        name, body = name or _slug("rule_about", *(one.term.left for one in parts)), body_of(terms, box)
+        wording = Wording(sentence, name, "deny", print_body(body))
+        if kind == "pod" and (order := _order(others)):
+            wording = replace(wording, rule="order", value=order, within=tuple(one.term.left for one in equal))
+        elif kind == "pod" and (text := pod_text(body)):
+            wording = replace(wording, rule="pod", value=text)
+    if any(one.term.first for one in parts):
+        sentence = f"{wording.sentence} A NULL counts as a value, the first of its column."
+        return replace(wording, sentence=sentence, nulls="equal")
+    return wording
+
+
+def _order(others: Sequence[_Said]) -> str:
+    """What is ordered by what, if nothing else is said: by the one of which equality counts too."""
+    ops = {frozenset({Op.GE, Op.LT}), frozenset({Op.LE, Op.GT})}
+    if len(others) != 2 or frozenset(one.op for one in others) not in ops:
+        return ""
+    by, ordered = sorted(others, key=lambda one: one.op in (Op.LT, Op.GT))
+    return f"{print_name(by.term.left)} -> {print_name(ordered.term.left)}"
 
 
 def _fd(equal: Sequence[_Said], right: _Said) -> Wording:
@@ -71,25 +99,26 @@ def _in_words(
     terms: Terms, box: Box, equal: Sequence[_Said], others: Sequence[_Said], dates: Collection[str]
 ) -> tuple[str, str]:
     """A sentence and a name for the shapes that people know; nothing for others."""
-    if len(others) != 2 or not all(one.term.own for one in others):
+    if len(others) not in (2, 3) or not all(one.term.own for one in others):
         return "", ""
     within = [one.term.left for one in equal]
-    ops = {one.op for one in others}
-    if ops == {Op.NE}:
+    unequal = [one for one in others if one.op is Op.NE]
+    if len(unequal) == len(others) == 2:
         start = f"Two rows with the same {_listed(equal)}" if equal else "Any two rows"
         sentence = f"{start} have the same {others[0].name} or the same {others[1].name}."
         return sentence, _slug(*within, "decides", others[0].term.left, "or", others[1].term.left)
-    if Op.NE in ops or not all(one.term.ordered for one in others):
+    if unequal:
         return "", ""
     last = terms.terms[right_side(box)].left
-    first, second = sorted(others, key=lambda one: one.term.left == last)
-    if first.op in (Op.LT, Op.LE):  # the other way round: people begin with what is higher
-        turned = mirrored(terms, box)
-        first, second = (_Said(one.term, op_of(Outcome(turned[terms.own[one.term.left]]))) for one in (first, second))
+    *first, right = sorted(others, key=lambda one: one.term.left == last)
+    if first[0].op in (Op.LT, Op.LE):  # the other way round: people begin with what is higher
+        first, right = [one.turned for one in first], right.turned
     start = f"Among rows with the same {_listed(equal)}, a row" if equal else "A row"
-    sentence = f"{start} with {_compared(first, dates)} never has {_compared(second, dates)}."
-    relation = "follows" if second.op in (Op.LT, Op.LE) else "falls_with"
-    return sentence, _slug(second.term.left, relation, first.term.left, *(["within", *within] if within else []))
+    higher = " and ".join(_compared(one, dates) for one in first)
+    sentence = f"{start} with {higher} never has {_compared(right, dates)}."
+    relation = "follows" if right.op in (Op.LT, Op.LE) else "falls_with"
+    names = [one.term.left for one in first]
+    return sentence, _slug(right.term.left, relation, *names, *(["within", *within] if within else []))
 
 
 def _compared(one: _Said, dates: Collection[str]) -> str:

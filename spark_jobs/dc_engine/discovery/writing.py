@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dc_engine.constraints.model import Nulls
 from dc_engine.constraints.printer import print_name, quote_name
 from dc_engine.discovery.choosing import Choice, Rule
 from dc_engine.discovery.dates import Before
@@ -88,6 +89,8 @@ class _Written:
     rule: str
     value: str | list[str]
     description: str
+    nulls: Nulls = "ignore"
+    within: Sequence[str] = ()
 
 
 class _Names:
@@ -108,7 +111,7 @@ class _Names:
 
 def _rule(rule: Rule, names: _Names) -> _Written:
     worded = rule.wording
-    return _Written(names.new(worded.name), worded.rule, worded.value, worded.sentence)
+    return _Written(names.new(worded.name), worded.rule, worded.value, worded.sentence, worded.nulls, worded.within)
 
 
 def _before(one: Before, names: _Names) -> _Written:
@@ -138,6 +141,8 @@ def _entry(rule: _Written, comments: Iterable[str]) -> list[str]:
         *(line for comment in comments for line in _comment(comment, "  # ")),
         f"  - name: {scalar(rule.name)}",
         f"    {rule.rule}: {value}",
+        *([f"    within: [{', '.join(map(_item, rule.within))}]"] if rule.within else []),
+        *([f"    nulls: {rule.nulls}"] if rule.nulls != "ignore" else []),
         *([f"    description: {scalar(rule.description)}"] if rule.description else []),
     ]
 

@@ -12,7 +12,8 @@ from dc_engine.detection.codes import whole
 from dc_engine.detection.rows import LOAD_BITS, ROW_ID
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.loads import Load
-from dc_engine.state.parquet import Reader, parquet_bytes, store_parquet
+from dc_engine.state.packing import parquet_bytes
+from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 

@@ -45,8 +45,9 @@ def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
         if spark_type != before:
             raise SchemaError(
                 f"Column '{given}' has type {spark_type}, and had type {before} in earlier loads.",
-                hint=f"Cast it to {before} in the changes (for instance with 'sql'); or, when the table itself has "
-                "changed, begin a new state folder with the whole table as its first load.",
+                hint=f"Where types are guessed (inferSchema), give a 'schema' with '{given} {before}' beside the path; "
+                "else cast the column, for instance with 'sql'. If the table itself has changed, begin a new "
+                "state folder with the whole table as its first load.",
             )
 
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.compact import Merge
-from dc_engine.discovery.coded import Coded
+from dc_engine.discovery.boxes import carried
+from dc_engine.discovery.covers import Cover, chosen_covers
 from dc_engine.discovery.files import (
     is_run_of,
     read_dependencies,
@@ -21,20 +20,22 @@ from dc_engine.discovery.files import (
     write_dependencies,
     write_patterns,
 )
-from dc_engine.discovery.keeping import Known, Turnover, changed, difference, found
+from dc_engine.discovery.keeping import Known, difference, found, support_of
+from dc_engine.discovery.large import found_afar, nullable_in
 from dc_engine.discovery.listing import Dependency, Moves, continued, listed, moved, restored
 from dc_engine.discovery.ranking import Scales
 from dc_engine.discovery.space import Space
-from dc_engine.discovery.spreading import Workers
 from dc_engine.engines.work import searchers
 from dc_engine.errors import StateError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
 from dc_engine.maintained.everything import DEPENDENCIES
-from dc_engine.maintained.losses import Found, judged_dependencies
+from dc_engine.maintained.losses import Found, judged_dependencies, still_hold, to_count
 from dc_engine.maintained.naming import RowNames
+from dc_engine.maintained.passage import Passage, passage_of
 from dc_engine.maintained.proof import problems_of
-from dc_engine.maintained.reading import coded_rows, coming_and_going, with_codes
+from dc_engine.maintained.reading import coded_rows, with_codes
+from dc_engine.maintained.resting import resting, rests
 from dc_engine.maintained.stored import read_known, read_set, set_file
 from dc_engine.request import Request
 from dc_engine.sizes import SIZES
@@ -44,9 +45,6 @@ from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
-
-Turned = tuple[np.ndarray, np.ndarray]
-"""Which rows were there, and which are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class Dependencies(Maintained):
 
     def caught_up(self, ground: Ground, base: Snapshot) -> Snapshot:
         """See ``Maintained``. Files of sets that were in force before are left behind."""
-        base = with_codes(ground, base, self.space)
+        base = with_codes(ground, base, self.space, self.mode)
         facts = base.facts.get(self.name)
         if facts is None or facts["space"] != self.space.to_dict() or facts["asked"] != self.mode:
             return self._built(ground, base)
@@ -98,54 +96,89 @@ class Dependencies(Maintained):
     def _built(self, ground: Ground, base: Snapshot) -> Snapshot:
         """The snapshot with dependencies found from scratch; the history of those known before goes on."""
         log.info("looking for dependencies in %s", counted(base.rows, "row"))
-        rows = coded_rows(ground.storage, base, self.space)
-        known = found(self.space, rows, self.mode, workers=searchers(ground.engine))
+        known, scales, covers = self._found(ground, base)
         before = _history(ground.storage, base)
-        dependencies = _continued(self._named(known, rows, _newest(ground.storage, base)), before)
+        now = self._named(known, scales, _newest(ground.storage, base)) if base.rows > 1 else []
+        dependencies = _continued(now, before)
         patterns = write_patterns(ground.storage, self.space, known, 0, known.store)
         file = write_dependencies(ground.storage, 0, dependencies)
         ground.drafts.extend([*patterns, file])
         others = [one for one in base.files if one.kind not in (FileKind.PATTERNS, FileKind.DEPENDENCIES)]
-        facts = {**base.facts, self.name: self._facts(known, dependencies, file)}
+        facts = {**base.facts, self.name: _with_covers(self._facts(known, dependencies, file), covers)}
         return replace(base, files=[*others, *patterns, file], facts=facts)
+
+    def _found(self, ground: Ground, base: Snapshot) -> tuple[Known, Scales, list[Cover]]:
+        """What is known about all rows, from scratch, what it is weighed with, and the indexes that loads will need."""
+        if not rests(ground.engine, self.space, self.mode, base.rows):
+            rows = coded_rows(ground.storage, base, self.space)
+            known = found(self.space, rows, self.mode, workers=searchers(ground.engine))
+            return known, Scales(rows.table(self.space, known.nullable), known.keys), []
+        afar = resting(ground.engine, ground.storage, base)
+        certified = found_afar(self.space, afar, nullable_in(self.space, afar.measured([*self.space.columns])))
+        known, covers = certified.known, list[Cover]()
+        if rests(ground.engine, self.space, self.mode, base.rows, for_loads=True):
+            covers = chosen_covers(self.space.terms(known.nullable), known.boxes, certified.estimates)
+        return known, Scales(certified.sample.table(self.space, known.nullable), known.keys, base.rows), covers
 
     def _listed(
         self,
         known: Known,
         last: Known,
-        rows: Coded,
-        there: Turned,
+        passage: Passage,
+        moment: int,
         before: Sequence[Dependency],
         load_id: str,
         gone: str = "",
     ) -> tuple[Sequence[Dependency], Moves]:
         """The whole set, named and ranked, with its history; and what became of the one before, that of ``last``.
 
-        ``there`` are the rows then and now: of one row the same may hold as of several, but nothing is said of it.
-        ``gone`` is the load whose end this is, if it is not the coming of one.
+        Of one row the same may hold as of several, but nothing is said of it. ``gone`` is the load whose end this is,
+        if it is not the coming of one.
         """
-        were, are = (int(some.sum()) for some in there)
+        were, are = passage.counts[moment - 1], passage.counts[moment]
         same_errors = were == are or not self.space.max_error  # an error is a share of all pairs of rows
         if (were > 1) == (are > 1) and same_errors and known.same_sets(last):
             return before, Moves()
-        rows = rows.chosen(there[1])
         past = [one for one in before if one.until is not None]
-        now = self._named(known, rows, load_id)
         if are < 2:  # whatever held still does
             return past, Moves()
-        holding = [one for one in before if one.until is None]
+        now = self._named(known, passage.scales(known, moment), load_id)
+        holding = self._carried(last, known, before)
         after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
-        lost = [replace(one, until=gone or load_id, rank=None) for one in moves.lost]
+        moves = self._without_faded(moves, known, passage, moment)
+        lost = [replace(one, until=gone or load_id, rank=None) for one in (*moves.lost, *moves.faded)]
         if gone:  # as if it had never been
             after, past = restored(after, past, {one.id for one in holding}, gone)
             lost = [one for one in lost if one.since != gone]
         return [*after, *lost, *past][: len(after) + SIZES.past_dependencies], moves
 
-    def _named(self, known: Known, rows: Coded, load_id: str) -> list[Dependency]:
-        """The dependencies of some rows, named and ranked; of fewer than two nothing can be said."""
-        if len(rows.ids) < 2:
-            return []
-        scales = Scales(rows.table(self.space, known.nullable), known.keys)
+    def _without_faded(self, moves: Moves, known: Known, passage: Passage, moment: int) -> Moves:
+        """The same without those among the lost that only lack support: nothing violates them."""
+        if not self.space.limits.min_support or not moves.lost:
+            return moves
+        rows, new = passage.there(moment)
+        table = rows.table(self.space, known.nullable)
+        support = support_of(self.space, table)
+        enough = support.enough({one.box for one in moves.lost}) if support else set()
+        few = [one for one in moves.lost if one.box not in enough]
+        holds = still_hold(self.space, table, new, few)
+        faded = {one.id for one, does in zip(few, holds, strict=True) if does}
+        return replace(
+            moves,
+            lost=[one for one in moves.lost if one.id not in faded],
+            faded=[one for one in few if one.id in faded],
+        )
+
+    def _carried(self, last: Known, known: Known, before: Sequence[Dependency]) -> list[Dependency]:
+        """Those that held, in terms that have room for the NULLs of now."""
+        old, now = (self.space.terms(one.nullable) for one in (last, known))
+        holding = [one for one in before if one.until is None]
+        if len(old.terms) == len(now.terms):
+            return holding
+        return [replace(one, box=carried(old, now, one.kind, one.box)) for one in holding]
+
+    def _named(self, known: Known, scales: Scales, load_id: str) -> list[Dependency]:
+        """The dependencies of two rows or more, named and ranked."""
         terms = self.space.terms(known.nullable)
         return listed(terms, self.space.nulls, known.sets, scales, load_id, known.violations)
 
@@ -171,15 +204,13 @@ class Dependencies(Maintained):
         started = time.monotonic()
         facts, dependencies = base.facts[self.name], read_set(ground.storage, base)
         before = read_known(ground.storage, base, dependencies)
-        rows, flags = coming_and_going(ground.storage, base, self.space, change)
-        workers = searchers(ground.engine)
+        passage = passage_of(ground, base, change, self.space, self.mode, before)
         other = _newest(ground.storage, base, change.gone) if change.gone else ""
         causes = (self.request.load_id, "") if self.request else (other, change.gone)
-        between = self._after(before, rows, flags.before, flags.between, workers)
-        undoing = (flags.before, flags.between)
-        undone, _ = self._listed(between, before, rows, undoing, dependencies, other, change.gone)
-        after = self._after(between, rows, flags.between, flags.after, workers)
-        now, moves = self._listed(after, between, rows, (flags.between, flags.after), undone, *causes)
+        between = passage.after(before, 1)
+        undone, _ = self._listed(between, before, passage, 1, dependencies, other, change.gone)
+        after = passage.after(between, 2)
+        now, moves = self._listed(after, between, passage, 2, undone, *causes)
         if not self.request and any(one.since == change.gone for one in now):
             known = [one for one in now if one.until is None or one.since != change.gone]
             now = [replace(one, since=other) if one.since == change.gone else one for one in known]
@@ -190,16 +221,13 @@ class Dependencies(Maintained):
                 file = write_dependencies(ground.storage, owner, now)
                 files.append(file)
             facts = self._facts(after, now, file)
+        facts = _with_covers(facts, passage.covers(after))
         ground.drafts.extend(files)
-        found_now = Found(facts, moves, undone, after, self.space, Turnover(rows, flags.between, flags.after))
+        held = self._carried(between, after, undone)
+        if self.request:
+            passage.count(after, to_count(self.rules.dependencies, self.space, moves, held))
+        found_now = Found(facts, moves, held, after, self.space, passage)
         return Kept(files, facts, (), found_now, {"dependencies": round(time.monotonic() - started, 3)})
-
-    def _after(self, known: Known, rows: Coded, before: np.ndarray, after: np.ndarray, workers: Workers) -> Known:
-        if (before == after).all():
-            return known
-        if before.sum() < 2:  # no pair of rows, so that nothing was known
-            return found(self.space, rows.chosen(after), self.mode, known.nullable, workers)
-        return changed(self.space, known, Turnover(rows, before, after), self.mode, workers)
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
         """See ``Maintained``."""
@@ -214,7 +242,13 @@ class Dependencies(Maintained):
 
     def problems(self, ground: Ground, snapshot: Snapshot) -> Iterator[str]:
         """See ``Maintained``."""
-        return problems_of(ground.storage, snapshot, self.space)
+        return problems_of(ground, snapshot, self.space)
+
+
+def _with_covers(facts: Mapping[str, Any], covers: Sequence[Cover]) -> dict[str, Any]:
+    """Facts that name the indexes in which the next load looks for partners of its rows; it makes those that lack."""
+    others = {name: fact for name, fact in facts.items() if name != "covers"}
+    return {**others, "covers": [one.to_dict() for one in covers]} if covers else others
 
 
 def _newest(storage: Storage, base: Snapshot, but: str = "") -> str:

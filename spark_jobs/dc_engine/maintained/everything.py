@@ -39,6 +39,7 @@ def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
     """The plan by which the indexes of a snapshot were made."""
     also = [name for columns in further_columns(snapshot.facts).values() for name in columns]
     plan = make_plan(load_constraints(snapshot.constraints), snapshot.schema, also)
+    plan = plan.keeping(further_indexes(snapshot.facts))
     return plan.recognising() if recognise or recognises(snapshot) else plan
 
 
@@ -47,6 +48,12 @@ def further_columns(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     if DEPENDENCIES not in facts:
         return {}
     return {"the discovery of dependencies": list(facts[DEPENDENCIES]["space"]["columns"])}
+
+
+def further_indexes(facts: Mapping[str, Any]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Indexes that are kept for something else than constraints: the key and the columns of each."""
+    covers = facts.get(DEPENDENCIES, {}).get("covers", ())
+    return [(tuple(one["key"] or one["columns"]), tuple(one["columns"])) for one in covers]
 
 
 def recognises(snapshot: Snapshot) -> bool:

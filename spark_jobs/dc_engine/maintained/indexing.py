@@ -67,5 +67,6 @@ def index_rows(
 
 
 def index_files(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[DataFile, ...]]:
-    """The runs of each index of a plan."""
-    return {index_id: tuple(snapshot.files_of(FileKind.INDEX, index_id)) for index_id in plan.indexes}
+    """The runs of each index of a plan in which a load looks something up."""
+    ids = {index.id for group in plan.groups if group.reads for index in group.indexes}
+    return {index_id: tuple(snapshot.files_of(FileKind.INDEX, index_id)) for index_id in ids}

@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 
 from dc_engine.constraints.model import Body, Column, Watching
+from dc_engine.constraints.naming import meaning_in
+from dc_engine.discovery.approximate import allowed_pairs
 from dc_engine.discovery.boxes import Box, body_of, containing, one_way, said
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.counting import some_pairs, violating_pairs
-from dc_engine.discovery.keeping import Known, Turnover
-from dc_engine.discovery.listing import Dependency, Moves, merged_view, once
+from dc_engine.discovery.keeping import Known
+from dc_engine.discovery.listing import Dependency, Moves, cases, merged_view, once
 from dc_engine.discovery.newcomers import violations_of
+from dc_engine.discovery.removal import rows_to_remove
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.store import places_of
 from dc_engine.discovery.table import Table
 from dc_engine.maintained.naming import RowNames
+from dc_engine.maintained.passage import Passage
 from dc_engine.verdict import Dependencies, DependencyVerdict, LostDependency
 
 _SHOWN = 200
@@ -38,24 +42,29 @@ class Found:
     """Those that held without the load, with their ranks then."""
     known: Known
     space: Space
-    turnover: Turnover
+    passage: Passage
 
     @cached_property
     def rows(self) -> Coded:
-        """The rows that are there after the change."""
-        after = self.turnover.after
-        return self.turnover.rows if after.all() else self.turnover.rows.chosen(after)
+        """Rows that are there after the change: all, or a few that show what is known."""
+        return self.passage.there(2)[0]
 
     @cached_property
     def table(self) -> Table:
         """The same as a table."""
         return self.rows.table(self.space, self.known.nullable)
 
-    def violations(self, boxes: Sequence[Box]) -> list[int]:
-        """How many pairs of rows violate each of some dependencies that held without the load."""
-        if self.space.max_error:
-            return [violating_pairs(self.table, box) for box in boxes]
-        return violations_of(self.table, ~self.turnover.before[self.turnover.after], boxes)
+
+def most_telling(watching: Watching, space: Space, moves: Moves, before: Sequence[Dependency]) -> list[Dependency]:
+    """Those that were lost, each once, those that count first."""
+    watched = _watched(watching, space, before)
+    return sorted(once(moves.lost, space), key=lambda one: (one.id not in watched, one.rank or 0))
+
+
+def to_count(watching: Watching, space: Space, moves: Moves, before: Sequence[Dependency]) -> list[Box]:
+    """The lost ones of which a verdict may say how many pairs violate them."""
+    some = most_telling(watching, space, moves, before)
+    return [one.box for one in some[: _COUNTED + len(watching.judged)]]
 
 
 def judged_dependencies(
@@ -63,34 +72,51 @@ def judged_dependencies(
 ) -> Dependencies:
     """The dependencies of a verdict (those that people pinned are there already) with those found in the data."""
     watched = _watched(watching, space, found.before)
-    lost_now = sorted(once(found.moves.lost), key=lambda one: (one.id not in watched, one.rank or 0))
-    pinned = {one.id: one for one in dependencies.invalidated}
-    told = [one for one in lost_now[:_SHOWN] if one.id not in pinned]
-    violations = dict(zip(told, found.violations([one.box for one in told[:_COUNTED]]), strict=False)) if told else {}
+    lost_now = most_telling(watching, space, found.moves, found.before)
+    pinned = {meaning_in(one.id) for one in dependencies.invalidated}
+    told = [one for one in lost_now[:_SHOWN] if meaning_in(one.id) not in pinned]
+    boxes = [one.box for one in told[:_COUNTED]]
+    violations = dict(zip(told, found.passage.violations(found.known, boxes), strict=False)) if told else {}
     lost = [_lost(one, watching, one.id in watched, found, names, violations.get(one)) for one in told]
-    instead = {one.id: _instead(found.moves, one) for one in lost_now if one.id in pinned}
-    known = {one.id for one in dependencies.watched}
-    fallen = {one.id for one in found.moves.lost} | {one.id for one, _ in found.moves.generalised}
+    instead = {meaning_in(one.id): _instead(found.moves, one) for one in lost_now if meaning_in(one.id) in pinned}
+    known = {meaning_in(one.id) for one in dependencies.watched}
+    moves = found.moves
+    fallen = {one.id for one in (*moves.lost, *moves.faded, *(one for one, _ in moves.generalised))}
     bound = found.known.bound  # of longer ones nothing is known any more
     holding = [one for one in found.before if one.until is None and (bound is None or len(said(one.box)) <= bound)]
-    still = [one for one in holding if one.id in watched and one.id not in fallen and one.id not in known]
+    still = [one for one in holding if one.id in watched and one.id not in fallen and meaning_in(one.id) not in known]
     return replace(
         dependencies,
         complete=not found.facts["because"],
         because=found.facts["because"],
         valid=dict(found.facts["valid"]),
         watched=[*dependencies.watched, *(_verdict(one, watching) for one in still[:_SHOWN])],
-        invalidated=[*(replace(one, instead=instead.get(one.id, [])) for one in dependencies.invalidated), *lost],
-        added=[_verdict(one, watching) for one in once(found.moves.added)[:_SHOWN]],
+        invalidated=[
+            *(replace(one, instead=instead.get(meaning_in(one.id), [])) for one in dependencies.invalidated),
+            *lost,
+        ],
+        added=[_verdict(one, watching) for one in once(found.moves.added, space)[:_SHOWN]],
         generalised=[{"id": one.id, "by": by.id} for one, by in found.moves.generalised[:_SHOWN]],
     )
+
+
+def still_hold(space: Space, table: Table, new: np.ndarray, some: Sequence[Dependency]) -> list[bool]:
+    """Whether dependencies that held without the new rows of a table do with them."""
+    if not space.max_error:
+        boxes = [one.box for one in some]
+        return [not number for number in violations_of(table, new, boxes)] if new.any() else [True] * len(some)
+    return [
+        (len(rows_to_remove(table, one.box)) if one.kind == "od" else violating_pairs(table, one.box))
+        <= allowed_pairs(space.max_error, cases(one.kind, table.rows))
+        for one in some
+    ]
 
 
 def _watched(watching: Watching, space: Space, before: Sequence[Dependency]) -> Collection[str]:
     """The ids of those that count when they fall: by their ranks before the load."""
     if watching.watch not in ("top", "all"):
         return set()
-    ranked = merged_view((one for one in before if one.until is None), space.classes)
+    ranked = merged_view((one for one in before if one.until is None), space)
     return {one.id for one in (ranked[: watching.top] if watching.watch == "top" else ranked)}
 
 
@@ -101,12 +127,13 @@ def _verdict(one: Dependency, watching: Watching) -> DependencyVerdict:
 def _lost(
     one: Dependency, watching: Watching, watched: bool, found: Found, names: RowNames, violations: int | None
 ) -> LostDependency:
-    rows = int(found.turnover.after.sum())
+    rows = found.passage.counts[2]
+    broken = found.passage.removed(found.known, one.box) if violations and one.kind == "od" else violations
     return LostDependency(
         **asdict(_verdict(one, watching)),
         watched=watched,
         violations=violations,
-        error_now=None if violations is None else violations / max(rows * (rows - 1) // 2, 1),
+        error_now=None if broken is None else broken / max(cases(one.kind, rows), 1),
         example=None if violations is None else _example(one.box, found, names),
         instead=_instead(found.moves, one),
     )

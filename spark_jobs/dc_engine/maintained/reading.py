@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from dc_engine.detection.codes import whole
-from dc_engine.detection.dead import read_dead
-from dc_engine.detection.rows import ROW_ID, is_in, read_living, read_rows, row_ids
+from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.fetched import Columns
+from dc_engine.detection.rows import is_in, row_ids
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.coding import Coding, Part, coding_of, united
 from dc_engine.discovery.files import Kept, codes_owners, read_codes, write_codes
 from dc_engine.discovery.space import Space
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground
+from dc_engine.maintained.resting import rests
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.parquet import Reader
@@ -36,13 +37,16 @@ class Flags:
     between: np.ndarray
     after: np.ndarray
 
+    @staticmethod
+    def of(ids: np.ndarray, source: np.ndarray, undone: np.ndarray, deleted: np.ndarray) -> Flags:
+        """Those of rows that were there (source 0), come back with what is undone (1), or are new (2)."""
+        before = source == 0
+        between = (before | (source == 1)) & ~is_in(ids, undone)
+        return Flags(before, between, (between | (source == 2)) & ~is_in(ids, deleted))
 
-def living_rows(storage: Storage, snapshot: Snapshot, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Some columns of all rows that count, with their ids."""
-    dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
-    for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows else ():
-        reader = Reader(storage, file)
-        yield from read_living(reader, file, dead, columns, range(len(reader.group_starts) - 1))
+    def at(self, moment: int) -> np.ndarray:
+        """Which are there at one of the three moments."""
+        return (self.before, self.between, self.after)[moment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,13 @@ class _Rows:
     part: Part
 
 
+def living_columns(storage: Storage, snapshot: Snapshot, columns: Sequence[str]) -> Columns:
+    """Some columns of all rows that count."""
+    dead = read_dead(storage, snapshot.files_of(FileKind.DEAD))
+    shares = _shares(storage, snapshot.files_of(FileKind.ROWS) if snapshot.rows else (), dead)
+    return _columns(shares, columns) if shares else Columns.of(pa.table({name: pa.nulls(0) for name in columns}))
+
+
 def coded_rows(storage: Storage, snapshot: Snapshot, space: Space, *, kept: bool = True) -> Coded:
     """All rows that count; ``kept`` says whether to read codes that are in files."""
     return _coded(space, _living(storage, snapshot, space, kept=kept))
@@ -61,21 +72,22 @@ def coded_rows(storage: Storage, snapshot: Snapshot, space: Space, *, kept: bool
 def coming_and_going(storage: Storage, base: Snapshot, space: Space, change: Change) -> tuple[Coded, Flags]:
     """All rows that were there before a change or are there after it, in one coding."""
     columns, there = list(space.columns), _living(storage, base, space)
-    undone, coming = (
-        _values(read_rows(storage, files, columns), columns) for files in (change.undone.inserts, change.inserts)
-    )
+    undone, coming = (_values(storage, files, BitMap64(), columns) for files in (change.undone.inserts, change.inserts))
     rows = _coded(space, [*there, *undone, *coming])
     sizes = [sum(len(one.ids) for one in some) for some in (there, undone, coming)]
     source = np.repeat(np.arange(3, dtype=np.int8), sizes)
-    before = source == 0
-    between = (before | (source == 1)) & ~is_in(rows.ids, row_ids(storage, change.undone.deletes))
-    after = (between | (source == 2)) & ~is_in(rows.ids, row_ids(storage, change.deletes))
-    return rows, Flags(before, between, after)
+    gone = (row_ids(storage, some) for some in (change.undone.deletes, change.deletes))
+    return rows, Flags.of(rows.ids, source, *gone)
 
 
-def with_codes(ground: Ground, base: Snapshot, space: Space) -> Snapshot:
-    """The snapshot with the codes of most of its rows, if it is large: so few are without that it does not matter."""
+def with_codes(ground: Ground, base: Snapshot, space: Space, mode: str) -> Snapshot:
+    """The snapshot with the codes of most of its rows, if it is long: so few are without that it does not matter.
+
+    If it is so large that its rows stay where they are, nobody needs them.
+    """
     kept = base.files_of(FileKind.CODES)
+    if rests(ground.engine, space, mode, base.rows, for_loads=True):
+        return replace(base, files=[one for one in base.files if one.kind is not FileKind.CODES]) if kept else base
     mine = [file for file in kept if file.owner in codes_owners(space)]
     covered = next((file for file in mine if file.bounds is not None), None)
     newest = covered.bounds[1] if covered and covered.bounds else -1  # newer rows have larger ids
@@ -127,26 +139,24 @@ def _rows(storage: Storage, snapshot: Snapshot, space: Space, dead: BitMap64, kn
     """The rows of all files without those that are dead; first those whose codes are known."""
     columns, gone = list(space.columns), np.array(dead.to_array(), np.int64)
     places: list[np.ndarray] = [np.zeros(0, np.int64)]
-    tables: list[pa.Table] = []
+    others: list[DataFile] = []
     for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows else ():
         found = None if known is None else _places(storage, file, known.ids, gone)
-        if found is not None:
+        if found is None:
+            others.append(file)
+        else:
             places.append(found)
-            continue
-        reader = Reader(storage, file)
-        if set(columns) <= set(reader.schema.names):  # else all its rows are dead
-            tables += read_living(reader, file, dead, columns, range(len(reader.group_starts) - 1))
-    others, chosen = _values(tables, columns), np.concatenate(places)
+    plain, chosen = _values(storage, others, dead, columns), np.concatenate(places)
     if known is None or not len(chosen):
-        return others
+        return plain
     if np.array_equal(chosen, np.arange(len(known.ids))):
-        return [_Rows(known.ids, known.coding), *others]
-    return [_Rows(known.ids[chosen], known.coding.chosen(chosen)), *others]
+        return [_Rows(known.ids, known.coding), *plain]
+    return [_Rows(known.ids[chosen], known.coding.chosen(chosen)), *plain]
 
 
 def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> np.ndarray | None:
     """Where the rows of a file but for those that are gone are among ids; nothing if one is not there."""
-    wanted = row_ids(storage, [file]) if file.first_row_id is None else file.first_row_id + np.arange(file.rows)
+    wanted = _ids_of(storage, file)
     first = int(np.searchsorted(ids, wanted[0])) if len(wanted) else 0
     if not np.array_equal(ids[first : first + len(wanted)], wanted):
         places = np.searchsorted(ids, wanted)
@@ -157,13 +167,51 @@ def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray)
     return places[~is_in(wanted, gone)] if len(gone) else places
 
 
-def _values(tables: Iterable[pa.Table], columns: Sequence[str]) -> list[_Rows]:
-    """Rows as values; nothing if there are none."""
-    some = [table.select([ROW_ID, *columns]) for table in tables if table.num_rows]
-    if not some:
-        return []
-    rows = pa.concat_tables(some)
-    return [_Rows(whole(rows.column(ROW_ID)).to_numpy(), {name: rows.column(name) for name in columns})]
+def _ids_of(storage: Storage, file: DataFile) -> np.ndarray:
+    """The ids of the rows of a file, in order; they are read only where some are missing between the first and last."""
+    first = file.first_row_id
+    if first is None and file.bounds and file.bounds[1] - file.bounds[0] + 1 == file.rows:
+        first = file.bounds[0]
+    return row_ids(storage, [file]) if first is None else first + np.arange(file.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The rows of a file that count: their ids, and which of all they are, unless all."""
+
+    reader: Reader
+    ids: np.ndarray
+    alive: pa.Array | None
+
+    @staticmethod
+    def of(storage: Storage, file: DataFile, dead: BitMap64) -> _Share:
+        ids = _ids_of(storage, file)
+        alive = is_alive(ids, dead) if dead else np.ones(len(ids), bool)
+        return _Share(Reader(storage, file), ids[alive], None if alive.all() else pa.array(alive))
+
+    def chunks(self, name: str) -> list[pa.Array]:
+        column = self.reader.read(range(len(self.reader.group_starts) - 1), [name]).column(0)
+        return (column if self.alive is None else column.filter(self.alive)).chunks
+
+
+def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64) -> list[_Share]:
+    return [share for share in (_Share.of(storage, file, dead) for file in files) if len(share.ids)]
+
+
+def _columns(shares: Sequence[_Share], columns: Sequence[str]) -> Columns:
+    """Columns of rows in files, each read when it is asked for."""
+
+    def column(name: str) -> pa.ChunkedArray:
+        return pa.chunked_array([chunk for share in shares for chunk in share.chunks(name)])
+
+    return Columns(columns, sum(len(share.ids) for share in shares), column)
+
+
+def _values(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str]) -> list[_Rows]:
+    """Rows as values; nothing if there are none. A file without one of the columns has only dead rows."""
+    wanted = set(columns)
+    shares = [share for share in _shares(storage, files, dead) if wanted <= set(share.reader.schema.names)]
+    return [_Rows(np.concatenate([one.ids for one in shares]), _columns(shares, columns))] if shares else []
 
 
 def _coded(space: Space, rows: Sequence[_Rows]) -> Coded:

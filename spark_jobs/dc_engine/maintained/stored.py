@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dc_engine.discovery.boxes import Box, ways
-from dc_engine.discovery.enumerating import Sets, enumerator
+from dc_engine.discovery.enumerating import Sets, Violations, enumerator
 from dc_engine.discovery.files import read_dependencies, read_patterns
 from dc_engine.discovery.keeping import Known
-from dc_engine.discovery.listing import Dependency
+from dc_engine.discovery.listing import Dependency, cases
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.maintained.everything import DEPENDENCIES
@@ -41,13 +41,14 @@ def read_known(storage: Storage, snapshot: Snapshot, dependencies: Sequence[Depe
     return Known(facts["mode"], nullable, runs, sets, facts["bound"], facts["because"], violations)
 
 
-def _violations(
-    space: Space, nullable: frozenset[str], dependencies: Sequence[Dependency], rows: int
-) -> dict[Box, int]:
-    """How many pairs violate each dependency, from its error."""
-    terms, pairs = space.terms(nullable), rows * (rows - 1) // 2
-    holding = [one for one in dependencies if one.until is None]
-    return {way: round(one.error * pairs) for one in holding for way in ways(terms, one.box)}
+def _violations(space: Space, nullable: frozenset[str], dependencies: Sequence[Dependency], rows: int) -> Violations:
+    """How many pairs violate each dependency (or rows have to go for it to hold), from its error."""
+    terms, found = space.terms(nullable), {name: dict[Box, int]() for name in space.classes}
+    for one in dependencies:
+        if one.until is None:
+            number = round(one.error * cases(one.kind, rows))
+            found[one.kind] |= dict.fromkeys(ways(terms, one.box) if one.kind == "dc" else [one.box], number)
+    return found
 
 
 def _sets(
@@ -55,6 +56,8 @@ def _sets(
 ) -> Sets:
     """The sets that are listed; of fewer than two rows nothing is, because everything holds."""
     terms = space.terms(nullable)
+    if rows < 2 and space.limits.min_support:  # no pair supports anything
+        return {name: [] for name in space.classes}
     if rows < 2:
         layout = Layout(terms)
         return enumerator(layout, space.classes, bound)(np.zeros((0, layout.words), np.uint64)).cut(bound, "").sets

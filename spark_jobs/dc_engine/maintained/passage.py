@@ -1,0 +1,346 @@
+"""From the rows before a change, over what it undoes, to those after it: what is known about dependencies goes along.
+
+Three moments: 0 before the change, 1 after what it undoes, 2 after all of it. The rows of a large table stay where
+they are, and a few of them do for all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dc_engine.detection.dead import is_alive, read_dead
+from dc_engine.detection.fetched import Columns, Measured
+from dc_engine.detection.old import Lines
+from dc_engine.detection.rows import ROW_ID, find_rows, is_in, read_rows, row_ids
+from dc_engine.discovery.afar import Afar, counts_in
+from dc_engine.discovery.boxes import Box, follow
+from dc_engine.discovery.coded import Coded
+from dc_engine.discovery.counting import violating_pairs
+from dc_engine.discovery.covering import Estimates
+from dc_engine.discovery.covers import Cover, chosen_covers
+from dc_engine.discovery.distant import no_rows
+from dc_engine.discovery.keeping import COUNTED, Known, Turnover, changed, found, outgrown, with_nulls
+from dc_engine.discovery.large import coded_few, found_afar, ids_of, nullable_in, settled
+from dc_engine.discovery.newcomers import violations_of
+from dc_engine.discovery.ranking import Scales
+from dc_engine.discovery.removal import rows_to_remove
+from dc_engine.discovery.space import Space
+from dc_engine.engines.work import searchers
+from dc_engine.history.change import Change
+from dc_engine.maintained.base import Ground
+from dc_engine.maintained.covered import Coming, Covered
+from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.reading import Flags, coming_and_going
+from dc_engine.maintained.resting import Part, Resting, rests
+from dc_engine.sizes import SIZES
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.snapshots import Snapshot
+
+
+class Passage(ABC):
+    """The rows at three moments."""
+
+    counts: tuple[int, int, int]
+    """How many there are at each."""
+
+    @abstractmethod
+    def after(self, known: Known, moment: int) -> Known:
+        """What is known at a moment, from what was known at the one before."""
+
+    @abstractmethod
+    def scales(self, known: Known, moment: int) -> Scales:
+        """What the dependencies of a moment are weighed with."""
+
+    @abstractmethod
+    def there(self, moment: int) -> tuple[Coded, np.ndarray]:
+        """The rows of a moment, and which of them are new; of a large table some, with all that show what is known."""
+
+    @abstractmethod
+    def count(self, known: Known, boxes: Sequence[Box]) -> None:
+        """Count how many pairs of rows violate each of some dependencies that held at the moment before the last."""
+
+    @abstractmethod
+    def violations(self, known: Known, boxes: Sequence[Box]) -> list[int]:
+        """How many there are, of boxes that were to be counted."""
+
+    @abstractmethod
+    def removed(self, known: Known, box: Box) -> int:
+        """How many rows have to go, of those of the last moment, for an order dependency to hold that was counted."""
+
+    @abstractmethod
+    def covers(self, known: Known) -> list[Cover]:
+        """The indexes that the next load will need to know what holds, from what is known at the last moment."""
+
+
+def passage_of(ground: Ground, base: Snapshot, change: Change, space: Space, mode: str, known: Known) -> Passage:
+    """The passage that a change makes."""
+    rows = max(base.rows, base.rows + change.rows)
+    begins = base.rows < 2 or outgrown(known, mode, base.rows + change.rows, space)
+    if rests(ground.engine, space, mode if begins else known.mode, rows, for_loads=True):
+        return _FromAfar(ground, base, change, space)
+    return _Here(ground, base, change, space, mode)
+
+
+class _Here(Passage):
+    """All rows are here."""
+
+    def __init__(self, ground: Ground, base: Snapshot, change: Change, space: Space, mode: str) -> None:
+        self._all, self._flags = coming_and_going(ground.storage, base, space, change)
+        self._space, self._mode, self._workers = space, mode, searchers(ground.engine)
+        self._there: dict[int, tuple[Coded, np.ndarray]] = {}
+        self.counts = (int(self._at(0).sum()), int(self._at(1).sum()), int(self._at(2).sum()))
+
+    def _at(self, moment: int) -> np.ndarray:
+        return self._flags.at(moment)
+
+    def after(self, known: Known, moment: int) -> Known:
+        """See ``Passage``."""
+        before, after = self._at(moment - 1), self._at(moment)
+        if (before == after).all():
+            return known
+        if before.sum() < 2:  # no pair of rows, so that nothing was known
+            return found(self._space, self._all.chosen(after), self._mode, known.nullable, self._workers)
+        return changed(self._space, known, Turnover(self._all, before, after), self._mode, self._workers)
+
+    def scales(self, known: Known, moment: int) -> Scales:
+        """See ``Passage``."""
+        return Scales(self.there(moment)[0].table(self._space, known.nullable), known.keys)
+
+    def there(self, moment: int) -> tuple[Coded, np.ndarray]:
+        """See ``Passage``."""
+        if moment not in self._there:
+            now = self._at(moment)
+            rows = self._all if now.all() else self._all.chosen(now)
+            self._there[moment] = rows, ~self._at(moment - 1)[now]
+        return self._there[moment]
+
+    def count(self, known: Known, boxes: Sequence[Box]) -> None:
+        """See ``Passage``: they are counted when they are asked for."""
+
+    def violations(self, known: Known, boxes: Sequence[Box]) -> list[int]:
+        """See ``Passage``."""
+        rows, new = self.there(2)
+        table = rows.table(self._space, known.nullable)
+        if self._space.max_error:
+            return [violating_pairs(table, box) for box in boxes]
+        return violations_of(table, new, boxes)
+
+    def removed(self, known: Known, box: Box) -> int:
+        """See ``Passage``."""
+        return len(rows_to_remove(self.there(2)[0].table(self._space, known.nullable), box))
+
+    def covers(self, known: Known) -> list[Cover]:  # noqa: ARG002
+        """See ``Passage``: the codes of all rows do."""
+        return []
+
+
+class _FromAfar(Passage):
+    """The rows stay where they are. Here are those that show what is known, those that come, and some others."""
+
+    def __init__(self, ground: Ground, base: Snapshot, change: Change, space: Space) -> None:
+        self._ground, self._space, self._columns = ground, space, [*space.columns]
+        self._base, self._change, undone = base, change, change.undone
+        self._covers = [Cover.from_dict(one) for one in base.facts[DEPENDENCIES].get("covers", ())]
+        files = tuple(base.files_of(FileKind.ROWS)) if base.rows else ()
+        dead = tuple(base.files_of(FileKind.DEAD))
+        sources = ((files, dead), (tuple(undone.inserts), ()), (tuple(change.inserts), ()))
+        gone = (tuple(undone.deletes), tuple(change.deletes))
+        self._ids_gone = [row_ids(ground.storage, some) for some in gone]
+        between = base.rows + sum(one.rows for one in undone.inserts) - len(self._ids_gone[0])
+        self.counts = (base.rows, between, base.rows + change.rows)
+        parts = (
+            [Part(*sources[0])],
+            [Part(*sources[0], gone[0]), Part(*sources[1], gone[0])],
+            [
+                Part(*sources[0], (*gone[0], *gone[1])),
+                Part(*sources[1], (*gone[0], *gone[1])),
+                Part(*sources[2], gone[1]),
+            ],
+        )
+        self._moments = [
+            Resting(ground.engine, ground.storage, some, count) for some, count in zip(parts, self.counts, strict=True)
+        ]
+        self._stirs = (bool(undone.inserts or undone.deletes), bool(change.inserts or change.deletes))
+        self._few = _Few(ground, space, [some for some, _ in sources], dead)
+        self._samples: dict[int, Coded] = {}
+        self._estimates: dict[int, Estimates] = {}
+        self._covered: dict[int, Covered] = {}
+        self._counted: dict[Box, tuple[int, int]] = {}
+
+    def after(self, known: Known, moment: int) -> Known:
+        """See ``Passage``."""
+        if not self._stirs[moment - 1]:
+            return known
+        if self.counts[moment - 1] < 2 or known.mode == COUNTED:
+            nullable = nullable_in(self._space, self._moments[moment].measured(self._columns)) | known.nullable
+            certified = found_afar(self._space, self._moments[moment], nullable)
+            self._samples[moment], self._estimates[moment] = certified.sample, certified.estimates
+            now = certified.known
+            self._few.add(np.concatenate([now.store.t, now.store.s]))
+            return now
+        self._few.add(np.concatenate([known.store.t, known.store.s]))
+        nullable = known.nullable | self._few.join_all(moment)
+        valid = with_nulls(self._space, known, nullable).boxes
+        estimates, coming = self._estimated(moment), self._few.coming(moment)
+        every = Afar(self._space, nullable, self._moments[moment], estimates)
+        fresh = Afar(self._space, nullable, self._moments[moment], estimates, coming)
+        terms = self._space.terms(nullable)
+        covered = None if coming is None else self._looking_up(moment, nullable, coming)
+
+        def know() -> Known:
+            rows = self._few.coded()
+            flags = self._few.flags(rows, self._ids_gone)
+            return changed(
+                self._space, known, Turnover(rows, flags.at(moment - 1), flags.at(moment)), nullable=nullable
+            )
+
+        def violating(boxes: Sequence[Box]) -> Mapping[Box, np.ndarray]:
+            held = dict(zip(boxes, follow(terms, boxes, valid), strict=True))
+            old = [box for box in boxes if held[box]] if self._few.comes(moment) else []
+            new = [box for box in boxes if not held[box]]
+            found, rest = covered.violating(old) if covered and old else ({}, old)
+            return {**found, **(fresh.violating(rest) if rest else {}), **(every.violating(new) if new else {})}
+
+        return settled(self._space, know, violating, self._few.add)
+
+    def _estimated(self, moment: int) -> Estimates:
+        if moment not in self._estimates:
+            some = self._moments[moment].glimpse(self._columns)
+            self._estimates[moment] = Estimates(coded_few(self._space, some), some, self.counts[moment])
+        return self._estimates[moment]
+
+    def _looking_up(self, moment: int, nullable: frozenset[str], coming: pa.Table) -> Covered | None:
+        """Who finds the partners of rows that come in indexes, if there are any; not where very many come or go."""
+        undone, change, storage = self._change.undone, self._change, self._ground.storage
+        added = undone.inserts if moment == 2 else ()
+        taken = (*undone.deletes, *(change.deletes if moment == 2 else ()))
+        indexes = {}
+        for one in self._covers:
+            files = self._base.files_of(FileKind.INDEX, one.group(self._space.columns).indexes[0].id)
+            if files or not self._base.rows:
+                indexes[one] = files
+        if not indexes or sum(one.rows for one in (*added, *taken)) > SIZES.sampled_rows:
+            return None
+        columns = [ROW_ID, *self._columns]
+        nothing = coming.slice(0, 0)
+        parts = (
+            [nothing, *(one.select(columns) for one in read_rows(storage, files, self._columns))]
+            for files in (added, taken)
+        )
+        rows = Coming(coming, Lines.of(*parts))
+        self._covered[moment] = Covered(storage, self._space, nullable, indexes, rows, self._estimated(moment).values)
+        return self._covered[moment]
+
+    def scales(self, known: Known, moment: int) -> Scales:
+        """See ``Passage``."""
+        if moment not in self._samples:
+            self._samples[moment] = coded_few(self._space, self._moments[moment].sample(self._columns))
+        return Scales(self._samples[moment].table(self._space, known.nullable), known.keys, self.counts[moment])
+
+    def there(self, moment: int) -> tuple[Coded, np.ndarray]:
+        """See ``Passage``."""
+        rows = self._few.coded()
+        flags = self._few.flags(rows, self._ids_gone)
+        return rows.chosen(flags.at(moment)), ~flags.at(moment - 1)[flags.at(moment)]
+
+    def count(self, known: Known, boxes: Sequence[Box]) -> None:
+        """See ``Passage``. Files of this change may be gone when the verdict is made."""
+        if (covered := self._covered.get(2)) is not None and boxes:
+            found, _ = covered.violating(boxes)
+            self._few.add(np.concatenate([np.zeros(0, np.int64), *found.values()]))
+            table = self.there(2)[0].table(self._space, known.nullable)
+            decided = dict(zip(boxes, covered.decided(boxes), strict=True))
+            self._counted |= {box: counts_in(table, box) for box in boxes if decided[box]}
+            boxes = [box for box in boxes if not decided[box]]
+        if boxes:
+            estimates = Estimates(self._few.coded(), self._few.rows(), self.counts[2])
+            prover = Afar(self._space, known.nullable, self._moments[2], estimates, self._few.coming(2))
+            self._counted |= dict(zip(boxes, prover.counts(boxes), strict=True))
+
+    def violations(self, known: Known, boxes: Sequence[Box]) -> list[int]:  # noqa: ARG002
+        """See ``Passage``."""
+        return [self._counted[box][0] for box in boxes]
+
+    def removed(self, known: Known, box: Box) -> int:  # noqa: ARG002
+        """See ``Passage``."""
+        return self._counted[box][1]
+
+    def covers(self, known: Known) -> list[Cover]:
+        """See ``Passage``."""
+        if known.mode == COUNTED or self.counts[2] < 2:
+            return self._covers
+        return chosen_covers(self._space.terms(known.nullable), known.boxes, self._estimated(2), self._covers)
+
+
+class _Few:
+    """The few rows that are here, by where they come from: there before, back with what is undone, or new."""
+
+    def __init__(
+        self, ground: Ground, space: Space, files: Sequence[Sequence[DataFile]], dead: Sequence[DataFile]
+    ) -> None:
+        self._ground, self._space, self._files, self._columns = ground, space, files, [*space.columns]
+        self._dead = read_dead(ground.storage, dead)
+        self._rows: list[pa.Table | None] = [None, None, None]
+        self._complete = [False, False, False]
+
+    def add(self, ids: np.ndarray) -> bool:
+        """Add the rows with some ids, wherever they are; whether one was missing."""
+        added = False
+        for source, files in enumerate(self._files):
+            mine = self._rows[source]
+            wanted = np.unique(ids)
+            if source == 0:
+                wanted = wanted[is_alive(wanted, self._dead)]
+            if mine is not None:
+                wanted = wanted[~is_in(wanted, ids_of(mine))]
+            rows = None if self._complete[source] else find_rows(self._ground.storage, files, wanted, self._columns)
+            if rows is not None and rows.num_rows:
+                self._join(source, rows)
+                added = True
+        return added
+
+    def _join(self, source: int, rows: pa.Table) -> None:
+        mine, some = self._rows[source], rows.select([ROW_ID, *self._columns])
+        self._rows[source] = some if mine is None else pa.concat_tables([mine, some])
+
+    def comes(self, moment: int) -> bool:
+        """Whether rows come at a moment."""
+        return any(file.rows for file in self._files[moment])
+
+    def join_all(self, moment: int) -> frozenset[str]:
+        """Add the rows that come at a moment, or of many some; returns the columns in which some are NULL."""
+        files, storage = self._files[moment], self._ground.storage
+        number = sum(one.rows for one in files)
+        if not number:
+            return frozenset()
+        if number > SIZES.sampled_rows:
+            resting = Resting(self._ground.engine, storage, [Part(tuple(files))], number)
+            self.add(ids_of(resting.sample(self._columns[:1])))
+            return nullable_in(self._space, resting.measured(self._columns))
+        rows = pa.concat_tables(
+            one.select([ROW_ID, *self._columns]) for one in read_rows(storage, files, self._columns)
+        )
+        self._rows[moment], self._complete[moment] = rows, True
+        return nullable_in(self._space, Measured.of(Columns.of(rows)))
+
+    def coming(self, moment: int) -> pa.Table | None:
+        """All rows that come at a moment, if they are here."""
+        return self._rows[moment] if self._complete[moment] else None
+
+    def rows(self) -> pa.Table:
+        """All of them, by where they come from."""
+        tables = [one for one in self._rows if one is not None]
+        return pa.concat_tables(tables) if tables else no_rows(self._columns)
+
+    def coded(self) -> Coded:
+        """The same in one coding."""
+        return coded_few(self._space, self.rows())
+
+    def flags(self, rows: Coded, gone: Sequence[np.ndarray]) -> Flags:
+        """When each of them is there."""
+        sizes = [0 if one is None else one.num_rows for one in self._rows]
+        return Flags.of(rows.ids, np.repeat(np.arange(3, dtype=np.int8), sizes), *gone)
