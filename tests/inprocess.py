@@ -7,7 +7,7 @@ product's own code, so that hundreds of random histories take seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from random import Random
@@ -17,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.constraints.model import microseconds
+from dc_engine.detection.fetched import Columns, Measured, Pack, ReadPacked
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, SALT, StagedLoad, gather, stage_rows
-from dc_engine.engines.base import Engine, Here, Staging, Tasks
+from dc_engine.discovery.distant import Distant
+from dc_engine.engines.base import Engine, Here, Left, Staging, Step, Tasks
 from dc_engine.request import Changes
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
@@ -50,6 +52,22 @@ class Shuffled(Here):
         return dealt
 
 
+class Packed(Distant):
+    """Packed rows of which every task gets a piece."""
+
+    def __init__(self, session: Session, pieces: pa.Table, rows: int, names: list[str]) -> None:
+        numbers = pa.array([place << 20 for place in range(pieces.num_rows)], pa.int64())
+        self._session, self._pieces = session, pieces.append_column("piece", numbers)
+        self.rows, self.reading = rows, ReadPacked(tuple(names))
+
+    def run(self, first: Step, *further: tuple[int, Step]) -> list[str]:
+        def begin(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+            return first(iter(self._pieces.take(pa.array(numbers)).to_batches()))
+
+        return Shuffled(self._session.random).run(self._pieces.num_rows, begin, *further)
+
+
 @dataclass
 class Session(Engine):
     """Sources by their path."""
@@ -70,8 +88,22 @@ class Session(Engine):
 
     def fetch(
         self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
-    ) -> pa.Table:
-        return rows.table.select(list(columns))
+    ) -> Columns:
+        return Columns.of(rows.table.select(list(columns)))
+
+    def leave(
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> Left | Columns:
+        names, table = list(columns), rows.table.select(list(columns))
+        if table.num_rows * len(names) <= SIZES.large_cells:
+            return Columns.of(table)
+        pieces = pa.Table.from_batches(list(Pack()(iter(table.to_batches(max_chunksize=3)))))
+        return Left(Packed(self, pieces, table.num_rows, names), Measured.of(Columns.of(table)), lambda: None)
+
+    def measure(
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+    ) -> Measured:
+        return Measured.of(self.fetch(rows, columns, source))
 
     def instant(self, value: datetime) -> int:
         return self.instant_of(value)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dc_engine.changing import Advanced, advanced, caught_up, retracted
 from dc_engine.compacting import compacted
+from dc_engine.deciding import write_decision
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
 from dc_engine.errors import ChangesError, counted
@@ -36,7 +37,7 @@ from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, advance, with_loads
 from dc_engine.state.storage import Storage
 from dc_engine.state.turns import take_turns
-from dc_engine.verdict import Verdict, decide
+from dc_engine.verdict import Decided, Verdict, decide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +109,11 @@ class _Application:
         if verdict.discarded:
             return self._discarded(verdict, prepared, things, base, done)
         load = self._stored_load(verdict, prepared, done, change)
+        if prepared.approved and (approved := self.request.approved):
+            decided = Decided("approved", approved.by, approved.at, approved.reason)
+            file = write_decision(self.storage, load.load_id, load.number, decided)
+            self.drafts.append(file)
+            load, verdict = replace(load, files=[*load.files, file]), replace(verdict, decided=decided)
         after = replace(
             with_loads(done.after, load),
             **prepared.in_force,
@@ -165,14 +171,15 @@ class _Application:
             rows=rows | {name: count for name, count in extra.items() if count},
             seconds={name: spent for one in done.kept for name, spent in one.seconds.items()},
             notes=notes,
-            replaced=prepared.applied is not None,
+            replaced=prepared.applied is not None and not prepared.approved,
             columns=prepared.plan.schema,
         )
         for one, kept in zip(things, done.kept, strict=True):
             verdict = one.judged(verdict, kept, names)
         verdict = replace(verdict, seconds=verdict.seconds | self.clock.total)
         decision = decide(verdict.constraints, verdict.dependencies)
-        return replace(verdict, decision=decision, discarded=decision == "fail" and request.rejected_load == "discard")
+        discarded = decision == "fail" and request.rejected_load == "discard" and not prepared.approved
+        return replace(verdict, decision=decision, discarded=discarded)
 
     def _with_quarantine(self, verdict: Verdict, prepared: Prepared, done: Advanced) -> Verdict:
         listed: dict[str, list[DataFile]] = {one.name: [] for one in verdict.constraints}

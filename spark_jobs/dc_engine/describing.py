@@ -63,11 +63,11 @@ def _dependencies(storage: Storage, snapshot: Snapshot) -> dict[str, Any] | None
     facts = snapshot.facts.get(DEPENDENCIES)
     if facts is None:
         return None
-    found = holding(storage, facts, snapshot.files_of(FileKind.DEPENDENCIES), "merged")
+    found, because = holding(storage, facts, snapshot.files_of(FileKind.DEPENDENCIES), "merged")
     return {
         "valid": facts["valid"],
-        "complete": not facts["because"],
-        "because": facts["because"],
+        "complete": not because,
+        "because": because,
         "mode": facts["mode"],
         "space": facts["space"],
         "shown": len(found),

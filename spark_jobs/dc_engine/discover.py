@@ -1,7 +1,7 @@
 """Discover dependencies: in a table, or in the rows of a state, which then keeps them exact with every load.
 
 ``discover(spark, request)`` is the function; as an application: ``python -m dc_engine.discover --request asked.json``,
-or for people ``python -m dc_engine.discover --table orders.csv --suggest rules.yml``.
+or with a table and no request ``--table orders.csv --suggest rules.yml``, as ``dcgate discover`` takes them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from dc_engine.apply_load import apply_load
 from dc_engine.changing import caught_up
 from dc_engine.constraints.files import load_constraints, to_mapping
 from dc_engine.constraints.model import ConstraintSet
+from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.detection.plan import make_plan
 from dc_engine.discovery.asking import Discovery
 from dc_engine.discovery.space import Space
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
 from dc_engine.errors import RequestError, StateError, counted
+from dc_engine.explaining import orders_of
 from dc_engine.finding import answer_of, comparable_columns, in_table, make_space
 from dc_engine.job import Clock, State, run
 from dc_engine.maintained.base import Ground
@@ -31,15 +31,18 @@ from dc_engine.maintained.columns import with_columns
 from dc_engine.maintained.continuity import check_mask, check_table
 from dc_engine.maintained.dependencies import Dependencies
 from dc_engine.maintained.everything import DEPENDENCIES, recognises
-from dc_engine.maintained.reading import living_rows
+from dc_engine.maintained.reading import living_columns
+from dc_engine.maintained.resting import resting
 from dc_engine.maintained.stored import read_set
 from dc_engine.masking import without_values
 from dc_engine.request import Request
+from dc_engine.sizes import SIZES
 from dc_engine.state.files import Action
 from dc_engine.state.snapshots import Snapshot, advance, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.state.turns import take_turns
-from dc_engine.suggesting import answer_for_people, options_of_people
+from dc_engine.suggesting import answer_for_people
+from dc_engine.table_files import discovery_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +59,7 @@ def discover(
     engine, clock = engine_of(session, asked.engine), Clock()
     with without_values(asked.mask):
         if asked.state is None:
-            return in_table(engine, asked, clock).answer(asked, clock)
+            return {**in_table(engine, asked, clock).answer(asked, clock), **_orders_in_table(engine, asked)}
         storage = Storage(asked.state, storage_options)
         storage.check_exclusive()
         current = take_turns(
@@ -70,10 +73,29 @@ def discover(
             with clock.step("read"):
                 current = read_current(storage)
         assert current is not None
-        return answer_of(asked, current.facts[DEPENDENCIES], read_set(storage, current), current.rows, clock)
+        answer = answer_of(asked, current.facts[DEPENDENCIES], read_set(storage, current), current.rows, clock)
+        return {**answer, **_orders_in_state(storage, current, asked)}
+
+
+def _orders_in_table(engine: Engine, asked: Discovery) -> dict[str, Any]:
+    if (source := asked.table) is None or not asked.explain:
+        return {}
+    rows = engine.read(source, "table", mask=asked.mask)
+
+    def read(columns: Mapping[str, str]) -> Columns:
+        return engine.fetch(rows, columns, source, mask=asked.mask)
+
+    return orders_of(asked.explain, engine.types(rows, source), read, asked.mask)
 
 
 # with a state
+
+
+def _orders_in_state(storage: Storage, current: Snapshot, asked: Discovery) -> dict[str, Any]:
+    def read(columns: Mapping[str, str]) -> Columns:
+        return living_columns(storage, current, list(columns))
+
+    return orders_of(asked.explain, current.schema, read, (*current.mask, *asked.mask))
 
 
 def _begun(engine: Engine, storage: Storage, asked: Discovery, clock: Clock) -> Snapshot | None:
@@ -124,10 +146,13 @@ def _widened(ground: Ground, asked: Discovery, current: Snapshot, rules: Constra
         plan = plan.recognising()
     base = with_columns(ground, current, plan, rules, [], asked.table)
     base = replace(base, schema=plan.schema)
-    parts = list(living_rows(ground.storage, base, list(wanted)))
-    table = pa.concat_tables(parts) if parts else None
-    columns = {name: table.column(name) for name in wanted} if table is not None else {}
-    return make_space(asked.asked, types, columns), base
+    names = list(wanted)
+    if ground.engine.has_workers and base.rows * len(names) > SIZES.large_cells:
+        afar = resting(ground.engine, ground.storage, base)
+        measured = afar.measured(names)
+        return make_space(asked.asked, types, measured, lambda: Columns.of(afar.sample(names))), base
+    columns = living_columns(ground.storage, base, names)
+    return make_space(asked.asked, types, Measured.of(columns), lambda: columns), base
 
 
 def _check_known(asked: Discovery, types: Mapping[str, str], current: Snapshot) -> None:
@@ -152,8 +177,9 @@ def _prepared(ground: Ground, asked: Discovery, current: Snapshot | None) -> Non
     types = ground.engine.types(rows, asked.table)
     check_mask(asked.mask, types, lacking=f"the table ({asked.table}) does not have")
     wanted = comparable_columns(asked.asked, types)
-    table = ground.engine.fetch(rows, wanted, asked.table, mask=asked.mask)
-    space = make_space(asked.asked, types, {name: table.column(name) for name in table.column_names})
+    given = (rows, wanted, asked.table)
+    measured = ground.engine.measure(*given, mask=asked.mask)
+    space = make_space(asked.asked, types, measured, lambda: ground.engine.fetch(*given, mask=asked.mask))
     rules = load_constraints(_constraints(asked))
     empty = current or Snapshot(number=0, parent=None, table=rules.table)
     check_table(empty, rules, state=asked.state or "")
@@ -191,7 +217,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Discover the dependencies of a table.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--request", help="path or URI of the request document, or - for standard input")
-    options_of_people(parser, source)
+    discovery_options(parser, source)
+    parser.add_argument("--mask", action="append", metavar="COLUMN", help="no error shows its values")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON, not as text")
 
     def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
         if options.table is not None:

@@ -54,6 +54,10 @@ class NoSpaceError(StateError):
     """A file was certainly not written, because there is no space for it."""
 
 
+class SparkError(DcError):
+    """Spark cannot do the work: it is not there, has another version than the engine knows, or does not answer."""
+
+
 class UnfitStoreError(StateError):
     """A filesystem cannot create files exclusively: nothing was committed to it, and nothing can be."""
 

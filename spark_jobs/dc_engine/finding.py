@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.discovery.asking import Discovery
 from dc_engine.discovery.coded import alike, encoded, useless
-from dc_engine.discovery.keeping import Known, found
-from dc_engine.discovery.listing import Dependency, listed, viewed
+from dc_engine.discovery.keeping import COUNTED, Known, found
+from dc_engine.discovery.large import found_afar, nullable_in
+from dc_engine.discovery.listing import Dependency, best, listed, viewed
 from dc_engine.discovery.ranking import Scales
 from dc_engine.discovery.space import Asked, Space, space_of, with_cross
 from dc_engine.discovery.terms import Terms
-from dc_engine.engines.base import Engine
+from dc_engine.engines.base import Engine, Left
 from dc_engine.engines.work import searchers
 from dc_engine.job import Clock
 from dc_engine.maintained.continuity import check_mask
@@ -30,17 +32,24 @@ log = logging.getLogger("airflow_dc_provider.discover")
 class InTable:
     """What was found in a table."""
 
-    table: pa.Table
+    columns: Columns
     space: Space
     known: Known
     terms: Terms
     scales: Scales
     dependencies: list[Dependency]
+    whole: bool = True
+    """Whether the columns have all rows; of a large table they have some."""
 
     def answer(self, asked: Discovery, clock: Clock) -> dict[str, Any]:
         """The document."""
-        facts = {"space": self.space.to_dict(), "mode": self.known.mode, "because": self.known.because}
-        return answer_of(asked, facts, self.dependencies, self.table.num_rows, clock)
+        facts = {
+            "space": self.space.to_dict(),
+            "nullable": self.known.nullable,
+            "mode": self.known.mode,
+            "because": self.known.because,
+        }
+        return answer_of(asked, facts, self.dependencies, self.columns.rows, clock)
 
 
 Fitting = Callable[[Asked, Mapping[str, str]], Asked]
@@ -55,20 +64,41 @@ def in_table(engine: Engine, asked: Discovery, clock: Clock, fitting: Fitting | 
         types = engine.types(rows, asked.table)
         check_mask(asked.mask, types, lacking=f"the table ({asked.table}) does not have")
         wanted = fitting(asked.asked, types) if fitting else asked.asked
-        table = engine.fetch(rows, comparable_columns(wanted, types), asked.table, mask=asked.mask)
+        counts = wanted.max_error or wanted.limits.min_support or asked.mode == COUNTED  # over all rows
+        get = engine.fetch if counts else engine.leave
+        columns = get(rows, comparable_columns(wanted, types), asked.table, mask=asked.mask)
+    if isinstance(columns, Left):
+        try:
+            return _afar(columns, wanted, types, clock)
+        finally:
+            columns.give_up()
     with clock.step("encode"):
-        columns = {name: table.column(name) for name in table.column_names}
-        space = make_space(wanted, types, columns)
-        coded = encoded(space, columns, np.arange(table.num_rows))
+        space = make_space(wanted, types, Measured.of(columns), lambda: columns)
+        coded = encoded(space, columns, np.arange(columns.rows))
     with clock.step("search"):
         known = found(space, coded, asked.mode, workers=searchers(engine))
     with clock.step("rank"):
         scales = Scales(coded.table(space, known.nullable), known.keys)
         terms = space.terms(known.nullable)
-        dependencies = (
-            listed(terms, space.nulls, known.sets, scales, "", known.violations) if table.num_rows > 1 else []
-        )
-    return InTable(table, space, known, terms, scales, dependencies)
+        dependencies = listed(terms, space.nulls, known.sets, scales, "", known.violations) if columns.rows > 1 else []
+    return InTable(columns, space, known, terms, scales, dependencies)
+
+
+def _afar(left: Left, wanted: Asked, types: Mapping[str, str], clock: Clock) -> InTable:
+    """The same for a large table, whose rows stay with the workers; people see a sample of them."""
+    names, measured = list(left.measured.values), left.measured
+    with clock.step("encode"):
+        space = make_space(wanted, types, measured, lambda: Columns.of(left.rows.sample(names)))
+    with clock.step("search"):
+        certified = found_afar(space, left.rows, nullable_in(space, measured))
+        known = certified.known
+    with clock.step("rank"):
+        terms = space.terms(known.nullable)
+        scales = Scales(certified.sample.table(space, known.nullable), known.keys, measured.rows)
+        dependencies = listed(terms, space.nulls, known.sets, scales, "") if measured.rows > 1 else []
+        sample = left.rows.sample([*space.columns])
+        columns = Columns([*space.columns], measured.rows, sample.column)
+    return InTable(columns, space, known, terms, scales, dependencies, whole=False)
 
 
 def comparable_columns(asked: Asked, types: Mapping[str, str]) -> dict[str, str]:
@@ -77,11 +107,16 @@ def comparable_columns(asked: Asked, types: Mapping[str, str]) -> dict[str, str]
     return dict(space.columns)
 
 
-def make_space(asked: Asked, types: Mapping[str, str], columns: Mapping[str, pa.ChunkedArray]) -> Space:
-    """The space for a table with these values."""
-    space = space_of(asked, types, useless(columns) if asked.columns is None else {})
-    if asked.cross in ("one", "both") and columns:  # without rows no values are alike
-        space = with_cross(space, alike(space, columns), both=asked.cross == "both")
+def make_space(
+    asked: Asked,
+    types: Mapping[str, str],
+    measured: Measured,
+    columns: Callable[[], Mapping[str, pa.ChunkedArray]],
+) -> Space:
+    """The space for a table in which there is so much; its columns are read only to see which values are alike."""
+    space = space_of(asked, types, useless(types, measured) if asked.columns is None else {})
+    if asked.cross in ("one", "both") and measured.rows:  # without rows no values are alike
+        space = with_cross(space, alike(space, columns()), both=asked.cross == "both")
     for name, reason in space.left_out.items():
         log.info("column %s is left out: %s", name, reason)
     return space
@@ -91,14 +126,16 @@ def answer_of(
     asked: Discovery, facts: Mapping[str, Any], dependencies: Sequence[Dependency], rows: int, clock: Clock
 ) -> dict[str, Any]:
     """The document that a discovery answers with."""
-    space = facts["space"]
+    space = Space.from_dict(facts["space"])
+    every = viewed(space.terms(facts["nullable"]), dependencies, space, asked.view)
+    found, because = best(every, facts["because"], space.limits)
     return {
         "schema_version": SCHEMA_VERSION,
         "rows": rows,
-        "space": space,
+        "space": facts["space"],
         "mode": facts["mode"],
-        "complete": not facts["because"],
-        "because": facts["because"],
-        "dependencies": [one.to_dict() for one in viewed(dependencies, space["classes"], asked.view)],
+        "complete": not because,
+        "because": because,
+        "dependencies": [one.to_dict() for one in found],
         "seconds": clock.total,
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.connecting import Server, ends_with_sigterm
 from dc_engine.errors import DcError, RequestError, escaped
 from dc_engine.masking import told
 from dc_engine.verdict import SCHEMA_VERSION
@@ -38,7 +39,8 @@ class Clock:
         begun = time.monotonic()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + round(time.monotonic() - begun, 3)
-        logging.getLogger(__name__).info("%s: done in %.2f s", name, self.seconds[name])
+        done = {"step": name}  # for those who draw how far it is
+        logging.getLogger(__name__).info("%s: done in %.2f s", name, self.seconds[name], extra=done)
 
     @property
     def total(self) -> dict[str, float]:
@@ -64,6 +66,12 @@ def run(
         metavar="FILE",
         help="file with the fsspec options of the state's filesystem, a JSON object; read once and removed",
     )
+    parser.add_argument(
+        "--connect",
+        metavar="FILE",
+        help='file that says on which Spark Connect server to run, a JSON object: {"remote": "sc://host:port", "conf": '
+        "{...}}; read once and removed (without a token, the variable SPARK_REMOTE does the same)",
+    )
     options = parser.parse_args(arguments)
     _own_process()
     _part_stderr_from_stdout()
@@ -73,11 +81,21 @@ def run(
     logging.getLogger("py4j").setLevel(logging.WARNING)
     state = State(job)
     try:
-        state.options = _state_options(options.state_options)
+        return _run(options, state, act)
+    finally:
+        state.release()
+
+
+def _run(options: Any, state: State, act: Callable[[Any, State], dict[str, Any]]) -> int:
+    try:
+        state.options = state_options(options.state_options)
+        state.server = _server(options.connect)
+        if state.server is not None:
+            ends_with_sigterm(state.release)
         document = act(options, state)
     except DcError as error:
         _answer({"schema_version": SCHEMA_VERSION, "error": error.to_dict()}, options.result, state)
-        logging.getLogger(job).error("%s", error)
+        logging.getLogger(state.job).error("%s", error)
         return 1
     except Exception as error:
         text = f"{type(error).__name__}: {told(error)}"
@@ -105,6 +123,9 @@ class State:
 
     job: str
     options: dict[str, Any] = field(default_factory=dict)
+    server: Server | None = None
+    """The Spark Connect server to run on, if it is one."""
+    _remote: SparkSession | None = None
 
     def read(self, source: str) -> Any:
         """A JSON document from a path, a URI, or ``-`` for standard input."""
@@ -130,25 +151,47 @@ class State:
         return self.options if "://" in uri and not uri.startswith("file:") else {}
 
     def session(self) -> SparkSession:
-        """The Spark session that ``spark-submit`` provides; without it, a quiet one on this machine."""
+        """The session on a Spark Connect server, or that which ``spark-submit`` provides, or a quiet one here."""
         from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.appName(f"airflow-dc-provider: {self.job}")
+        name = f"airflow-dc-provider: {self.job}"
+        if self.server is not None:
+            self._remote = self.server.session(name)
+            return self._remote
+        builder = SparkSession.builder.appName(name)
         if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkSession.getActiveSession() is None:
-            for name, value in _QUIET.items():
-                builder = builder.config(name, value)
+            for key, value in _QUIET.items():
+                builder = builder.config(key, value)
         return builder.getOrCreate()
 
+    def release(self) -> None:
+        """End the session on a server, and all that it still does there; another one ends with this process."""
+        if self._remote is not None:
+            self._remote.stop()
 
-def _state_options(path: str | None) -> dict[str, Any]:
-    """The options of the state's filesystem; their file is removed at once, so that only this process has them."""
+
+def state_options(path: str | None) -> dict[str, Any]:
+    """The options of the state's filesystem, from a file."""
+    return _read_once(path, "options of the state's filesystem") or {}
+
+
+def _server(path: str | None) -> Server | None:
+    """The Spark Connect server that a file names, or the environment."""
+    if (given := _read_once(path, "address of the Spark Connect server")) is not None:
+        return Server.from_mapping(given)
+    remote = os.environ.get("SPARK_REMOTE", "")
+    return Server(remote) if remote.startswith("sc:") else None
+
+
+def _read_once(path: str | None, what: str) -> dict[str, Any] | None:
+    """A document that may hold secrets; its file is removed at once, so that only this process has them."""
     if path is None:
-        return {}
+        return None
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(
-            f"The file {path} with the options of the state's filesystem cannot be read: {type(error).__name__}.",
+            f"The file {path} with the {what} cannot be read: {type(error).__name__}.",
             hint="It must be on the machine of Spark's driver: with deploy mode 'cluster' leave it out (in Airflow: "
             "state_conn_id), and give the cluster access of its own.",
         ) from error
@@ -157,12 +200,12 @@ def _state_options(path: str | None) -> dict[str, Any]:
     except OSError as error:
         logging.getLogger(__name__).warning("%s, which may hold credentials, cannot be removed: %s", path, error)
     try:
-        options = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
-        options = None
-    if not isinstance(options, dict):
-        raise RequestError(f"The file {path} with the options of the state's filesystem is not a JSON object.")
-    return options
+        document = None
+    if not isinstance(document, dict):
+        raise RequestError(f"The file {path} with the {what} is not a JSON object.")
+    return document
 
 
 def _answer(document: Mapping[str, Any], result: str | None, state: State) -> None:

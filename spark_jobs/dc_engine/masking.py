@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from dc_engine.errors import DcError, UnexpectedError
 
 _LEFT_OUT = "its text is left out, because it may quote values of masked columns"
+_SAYS_NOTHING = re.compile(r"An error occurred while calling|An exception was thrown from the Python worker|<_")
+"""How texts begin in which the cause comes later."""
+_CAUSE = re.compile(r"^(?:Caused by)?: ([\w.$]+(?:Exception|Error): .+?)(?=^\t(?:at|\.\.\.) |\Z)", re.M | re.S)
+"""What Java raised, outermost first, in the text of an error of Py4J or Spark Connect."""
+_CLASS = re.compile(r"^\(?[a-z][\w$]*(?:\.[\w$]+)+(?:\) |: )")
+_RAISED = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): .+$", re.M)
+"""What a Python worker raised."""
+_DETAILS = re.compile(r'^\s*details = "(.+)"$', re.M)
+"""What a Spark Connect server said, in the text of an error of gRPC."""
 _PYSPARK_QUOTES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers to which PySpark writes what an error says, by itself, when it makes the exception."""
 
@@ -19,7 +29,17 @@ def told(error: Exception, mask: Collection[str] = ()) -> str:
     if mask:
         return f"{_kind(error)} ({_LEFT_OUT})."
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].split(" SQLSTATE")[0].rstrip(" ;.") + "."
+    head = text.splitlines()[0]
+    causes = _DETAILS.findall(text) or _RAISED.findall(text)[:1] or _CAUSE.findall(text)
+    if _SAYS_NOTHING.match(head) and causes:
+        head, *causes = causes
+    parts = [_sentence(head)]
+    parts += [one for one in map(_sentence, causes[-1:]) if one and one not in parts[0]]
+    return ": ".join(parts) + "."
+
+
+def _sentence(text: str) -> str:
+    return " ".join(_CLASS.sub("", text).split()).split(" SQLSTATE")[0].rstrip(" ;.")
 
 
 def _kind(error: Exception) -> str:

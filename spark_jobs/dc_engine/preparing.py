@@ -13,14 +13,14 @@ from dc_engine.detection.plan import Plan, make_plan
 from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
 from dc_engine.detection.zones import with_zones
 from dc_engine.engines.base import Source, Staging
-from dc_engine.errors import DcError, counted
+from dc_engine.errors import DcError, StateError, counted
 from dc_engine.history.change import Attempt
 from dc_engine.history.replay import needs_replay
 from dc_engine.history.retract import is_newest, without_newest
 from dc_engine.job import Clock
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.continuity import check_mask, check_table, check_types
-from dc_engine.maintained.everything import further_columns, recognises
+from dc_engine.maintained.everything import further_columns, further_indexes, recognises
 from dc_engine.request import Request
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, read_current, without_load
@@ -45,6 +45,8 @@ class Prepared:
     rules: ConstraintSet
     attempt: Attempt
     plan: Plan
+    approved: bool
+    """Whether a person approved that very attempt, which was discarded: its rows are kept now."""
 
     @property
     def staged(self) -> StagedLoad:
@@ -78,7 +80,14 @@ def prepare(ground: Ground, request: Request, clock: Clock) -> Prepared | Verdic
     with clock.step("stage"):
         staged = engine.stage(rows, replace(asked, storage=storage, load=current.number + 1, columns=plan.schema))
     ground.drafts.extend([*staged.inserts, *staged.deletes])
-    if applied is not None and staged.fingerprint == applied.fingerprint:
+    again = applied is not None and staged.fingerprint == applied.fingerprint
+    if request.approved is not None and not again:
+        raise StateError(
+            f"Load '{request.load_id}' was approved, but its rows have changed since: they were not let in.",
+            hint="Apply it without the approval: somebody can decide about the rows that are there now.",
+        )
+    approved = again and _approves(request, applied)
+    if applied is not None and again and not approved:
         ground.drafts.remove_all(storage)
         return _stored_verdict(ground, request, applied)
     if staged.inserted:
@@ -86,11 +95,19 @@ def prepare(ground: Ground, request: Request, clock: Clock) -> Prepared | Verdic
         check_columns(rules, types, source=f"the changes ({request.changes})", others=others)
     counts = (counted(staged.inserted, "row"), staged.deleted, counted(current.rows, "row"))
     log.info("load %s: %s inserted, %s deleted, on top of %s", request.load_id, *counts)
+    if approved:
+        log.info("load %s was approved: the rows that were discarded are kept now", request.load_id)
     before, older = _without_attempt(ground, current, applied)
     attempt = Attempt(request.load_id, current.number + 1, staged, request.missing_deletes, request.duplicate_keys)
     if recognises(current) or _deletes(ground, before, older, attempt, plan):
         plan = plan.recognising()
-    return Prepared(current, applied, before, older, rows, rules, attempt, plan)
+    return Prepared(current, applied, before, older, rows, rules, attempt, plan, approved)
+
+
+def _approves(request: Request, applied: Load | None) -> bool:
+    """Whether the request approves the attempt that was applied, and that attempt was discarded."""
+    asked = request.approved
+    return applied is not None and applied.discarded and asked is not None and asked.snapshot == applied.number
 
 
 def _plan(
@@ -104,7 +121,8 @@ def _plan(
     others = further_columns(current.facts)
     check_columns(settled, schema, source=f"the changes ({request.changes})", others=others)
     check_types(current, types)
-    return settled, make_plan(settled, schema, [name for columns in others.values() for name in columns])
+    plan = make_plan(settled, schema, [name for columns in others.values() for name in columns])
+    return settled, plan.keeping(further_indexes(current.facts))
 
 
 def _schema(rules: ConstraintSet, snapshot: Snapshot, types: Mapping[str, str]) -> dict[str, str]:
@@ -120,7 +138,7 @@ def _without_attempt(ground: Ground, current: Snapshot, applied: Load | None) ->
     """The snapshot to start from, and an earlier attempt that is still in it because it shares files."""
     before, older = current, None
     if applied is not None:
-        log.info("load %s was applied before with other changes: replacing that attempt", applied.load_id)
+        log.info("load %s was applied before: replacing that attempt", applied.load_id)
         if applied.discarded:
             before = without_load(current, applied)
         elif is_newest(ground.storage, current, applied):

@@ -22,11 +22,13 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Where the rows of a load come from: one of ``path`` (with ``format``), ``table`` or ``sql``."""
+    """Where the rows of a load come from: one of ``path`` (with ``format`` and more), ``table`` or ``sql``."""
 
     path: str | None = None
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    """Columns and types of the files, as Spark's DDL writes them: ``id BIGINT, amount DECIMAL(10,2)``."""
     table: str | None = None
     sql: str | None = None
     where: str | None = None
@@ -36,6 +38,16 @@ class Changes:
         if self.path is not None:
             return f"{self.format} at {self.path}"
         return f"table {self.table}" if self.table is not None else "the given sql"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's approval of a load that was discarded: of the attempt that ``snapshot`` brought."""
+
+    snapshot: int
+    by: str
+    at: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,8 @@ class Request:
     """How long to keep trying while others commit to the same state first."""
     quarantine: str | None = None
     """The folder for two Parquet outputs: the load's violating rows, and the clean rest."""
+    approved: Approval | None = None
+    """What a person has approved: if it is this load with these rows, and was discarded, its rows are kept now."""
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, Any]) -> Request:
@@ -90,6 +104,8 @@ class Request:
             _check_choice(name, facts.get(name, known[0]), known)
         if facts.get("quarantine") is not None:
             _check_text("request", "quarantine", facts["quarantine"])
+        if facts.get("approved") is not None:
+            facts["approved"] = _approval(facts["approved"])
         return cls(**facts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,6 +135,11 @@ def check_load_id(value: Any) -> None:
 
 def read_source(name: str, value: Any) -> Changes:
     """A source of rows from its JSON form; ``name`` is what the request calls it."""
+    if isinstance(value, str):
+        raise RequestError(
+            f"'{name}' is a text, and must be an object that says where the rows are.",
+            hint=f'Write {{"path": "{escaped(value[:200])}"}}, with a "format" unless it is parquet.',
+        )
     if not isinstance(value, Mapping):
         raise RequestError(
             f"The request has no '{name}' object that says where the rows are.",
@@ -133,13 +154,26 @@ def read_source(name: str, value: Any) -> Changes:
         )
     for key in set(given) - {"options"}:
         _check_text(name, key, given[key])
-    if "path" not in given and (("format" in given and given["format"] != "parquet") or given.get("options")):
-        raise RequestError(f"'{name}' gives format or options for a {sources[0]}; they go with 'path' only.")
+    of_files = [key for key in ("format", "options", "schema") if given.get(key) not in (None, {}, "parquet")]
+    if "path" not in given and of_files:
+        raise RequestError(f"'{name}' gives {' and '.join(of_files)} for a {sources[0]}; that goes with 'path' only.")
     options = given.get("options", {})
     if not isinstance(options, Mapping):
         raise RequestError(f"'options' in '{name}' is not an object of reader options.")
     given["options"] = {str(key): _option(item) for key, item in options.items()}
     return Changes(**given)
+
+
+def _approval(value: Any) -> Approval:
+    if not isinstance(value, Mapping):
+        raise RequestError(f"'approved' in the request is not an object: {value!r}.")
+    _check_keys("approved", value, Approval.__slots__)
+    _check_count("snapshot", value.get("snapshot"), 1)
+    for name in ("by", "at"):
+        _check_text("approved", name, value.get(name))
+    if not isinstance(value.get("reason", ""), str):
+        raise RequestError(f"'reason' in approved must be a text, not {value['reason']!r}.")
+    return Approval(**value)
 
 
 def _option(value: Any) -> str:

@@ -53,7 +53,7 @@ class Sizes:
     """Up to so many rows, two inequalities are counted without importing numba."""
     screened_entries: int = 16_384
     """In an index of fewer entries, rows are not screened before they are counted."""
-    remembered_bytes: int = 128 * 2**20
+    remembered_bytes: int = 192 * 2**20
     """How much of the indexes the driver keeps in memory for the next load of the same session."""
 
     # discovery
@@ -63,6 +63,8 @@ class Sizes:
     """Of so many pairs of rows all patterns are counted, unless something else is asked for."""
     counted_price: int = 40
     """What it costs to count the violations of one rule, for each row, in pairs that could be looked at instead."""
+    class_price: int = 12
+    """The same for a rule that classes of rows decide."""
     key_price: int = 4
     """The same for finding the rows of a key."""
     rows_in_cells: int = 5_000
@@ -87,6 +89,28 @@ class Sizes:
     """In how many jobs tasks of a search are started, so that the log can say how much is done."""
     sent_bytes: int = 256 * 2**20
     """How many bytes of codes these jobs may send to the workers, together."""
+
+    large_cells: int = 32_000_000
+    """The rows of a table with more cells stay with the workers: a discovery brings some of them to the driver."""
+    load_cells: int = 128_000_000
+    """A load has the codes of all rows of a state in the driver, 4 bytes a cell, up to so many: it costs a tenth."""
+    sampled_rows: int = 200_000
+    """So many rows, and those that violate something that holds among them."""
+    share_rows: int = 1_048_576
+    """About how many rows of such a table a task reads, and at most how many it holds for each of several keys."""
+    thinned_percent: int = 25
+    """Rows that are alike do not travel twice where at most this part of them is left then."""
+    shown_rows: int = 20_000
+    """About how many rows that violate something are brought at a time."""
+    wanted_hashes: int = 1_000_000
+    """Partners of so many new rows, at most, are looked for by their hashes; those of more among all rows."""
+
+    cover_indexes: int = 8
+    """In so many indexes, at most, rows of such a table are found that may violate something with those of a load."""
+    looked_up: int = 2_000_000
+    """About how many of their entries a load brings to the driver; where there would be more, tasks read the table."""
+    usual_load: int = 1_000
+    """The rows of a load for which these indexes are chosen."""
 
     coded_rows: int = 100_000
     """The codes of files with so many rows are kept for the loads to come."""

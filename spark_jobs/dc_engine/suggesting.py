@@ -22,6 +22,7 @@ from dc_engine.errors import RequestError, counted
 from dc_engine.finding import InTable, in_table
 from dc_engine.job import Clock
 from dc_engine.masking import without_values
+from dc_engine.table_files import said_in, source_of, table_name
 from dc_engine.telling import answer_lines, one_line
 
 if TYPE_CHECKING:
@@ -30,72 +31,7 @@ if TYPE_CHECKING:
 MAX_TERMS = 4
 """Longer dependencies are no rules that people would write, and take long to find."""
 _MOST_ORDERS = 10
-_CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
-"""As everybody writes CSV: a quote inside quotes is two quotes. Spark by itself takes a backslash for that."""
-_FORMATS: dict[str, tuple[str, dict[str, str]]] = {
-    ".csv": ("csv", _CSV),
-    ".tsv": ("csv", {**_CSV, "sep": "\t"}),
-    ".json": ("json", {}),
-    ".jsonl": ("json", {}),
-    ".ndjson": ("json", {}),
-    ".orc": ("orc", {}),
-    ".parquet": ("parquet", {}),
-}
 _CODES = ("zip", "zipcode", "postcode", "plz", "code", "phone", "fax", "tel", "mobile", "ssn", "ean", "isbn")
-_PACKED = (".gz", ".bz2", ".zst", ".snappy")
-
-
-def options_of_people(parser: argparse.ArgumentParser, source: Any) -> None:
-    """The options for those who have a table and no request; ``source`` is the group of which one must be given."""
-    source.add_argument(
-        "--table", metavar="FILE", help="a table instead of a request: .csv, .json, .parquet, or a folder of Parquet"
-    )
-    parser.add_argument("--suggest", metavar="FILE", help="write a constraint file with the best; - prints it")
-    parser.add_argument("--overwrite", action="store_true", help="--suggest may replace a file")
-    parser.add_argument("--rules", type=int, default=MOST_RULES, help=f"the most rules to suggest ({MOST_RULES})")
-    parser.add_argument(
-        "--max-terms", type=int, default=MAX_TERMS, help=f"the most comparisons in a dependency ({MAX_TERMS})"
-    )
-    parser.add_argument("--exclude", action="append", default=[], metavar="COLUMN", help="a column to leave out")
-    parser.add_argument("--mask", action="append", default=[], metavar="COLUMN", help="no error shows its values")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON, not as text")
-
-
-def source_of(table: str) -> dict[str, Any]:
-    """Where a table is, as a request has it: its suffix tells the format."""
-    path = Path(table)
-    suffixes = [one.lower() for one in path.suffixes]
-    while suffixes and suffixes[-1] in _PACKED:
-        suffixes.pop()
-    name = suffixes[-1] if suffixes else ".parquet" if path.is_dir() or table.endswith("/") else ""
-    if name not in _FORMATS:
-        known = ", ".join(_FORMATS)
-        raise RequestError(
-            f"The name of {one_line(table)} does not tell the format of the table.",
-            hint=f"Known are {known}, and folders of Parquet; others go in a request (--request).",
-        )
-    reader, options = _FORMATS[name]
-    if (name == ".json" and _is_one_document(path)) or (reader == "csv" and _has_long_records(path)):
-        options = {**options, "multiLine": "true"}
-    return {"format": reader, "path": table, **({"options": options} if options else {})}
-
-
-def _is_one_document(path: Path) -> bool:
-    """Whether a JSON file is a list, not a line for each row."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4096).lstrip().startswith(b"[")
-    except OSError:  # somewhere else, or not there: Spark will say
-        return False
-
-
-def _has_long_records(path: Path) -> bool:
-    """Whether values of a CSV file may have line breaks, so that Spark must not cut it at them; to be sure, yes."""
-    try:
-        with path.open("rb") as file:
-            return path.suffix.lower() in _PACKED or any(line.count(b'"') % 2 for line in file)
-    except OSError:  # somewhere else, or a folder
-        return True
 
 
 def answer_for_people(
@@ -105,14 +41,17 @@ def answer_for_people(
     target = options.suggest
     if target not in (None, "-") and Path(target).exists() and not options.overwrite:
         raise RequestError(f"{one_line(target)} is there already.", hint="Add --overwrite to replace it.")
-    if options.rules < 0:
-        raise RequestError(f"--rules is {options.rules}, and must be 0 or more.")
+    most = MOST_RULES if options.rules is None else options.rules
+    if most < 0:
+        raise RequestError(f"--rules is {most}, and must be 0 or more.")
+    source = source_of(options.table, said_in(options))
     asked = Discovery.from_mapping(
         {
-            "table": source_of(options.table),
+            "table": source,
+            "classes": ["unique", "fd", "pod", "dc"],
             "space": {"exclude": options.exclude},
-            "limits": {"max_terms": options.max_terms},
-            "mask": options.mask,
+            "limits": {"max_terms": MAX_TERMS if options.max_terms is None else options.max_terms},
+            "mask": options.mask or (),
         }
     )
     clock = Clock()
@@ -122,7 +61,7 @@ def answer_for_people(
         lines = answer_lines(answer)
         if target is None:
             return {**answer, "text": "\n".join(lines)}
-        text, rules = suggested(found, options.table, options.rules)
+        text, rules = suggested(found, source, most)
     if target == "-":
         return {**answer, "suggested": text, "text": text.rstrip("\n")}
     with Path(target).open("w" if options.overwrite else "x", encoding="utf-8") as file:
@@ -131,24 +70,24 @@ def answer_for_people(
     return {**answer, "suggested": text, "text": "\n".join([*lines, "", written])}
 
 
-def suggested(found: InTable, name: str, most: int = MOST_RULES) -> tuple[str, int]:
-    """The text of a constraint file for a table, and how many rules it has."""
-    columns = {column: found.table.column(column) for column in found.space.columns}
+def suggested(found: InTable, source: Mapping[str, Any], most: int = MOST_RULES) -> tuple[str, int]:
+    """The text of a constraint file for the table that a source gives, and how many rules it has."""
     types = found.space.columns
     choice = chosen(
         Found(
-            found.table.num_rows,
+            found.columns.rows,
             types,
-            {column for column, values in columns.items() if values.null_count},
+            set(found.known.nullable),
             dates_of(types),
             found.terms,
             found.scales,
-            viewed(found.dependencies, found.space.classes, "merged"),
+            viewed(found.terms, found.dependencies, found.space, "merged"),
         ),
         most,
     )
-    origin = Origin(table_name(name), source_of(name), found.table.num_rows, found.space, found.known.because)
-    text = rules_text(origin, choice, orders(types, columns)[:_MOST_ORDERS] if most else [])
+    origin = Origin(table_name(source["path"]), dict(source), found.columns.rows, found.space, found.known.because)
+    dates = orders(types, found.columns)[:_MOST_ORDERS] if most and found.whole else []
+    text = rules_text(origin, choice, dates)
     return text, len(load_text(text, "the suggested rules").constraints)
 
 
@@ -158,9 +97,3 @@ def codes_without_order(asked: Asked, types: Mapping[str, str]) -> Asked:
         name for name, spark_type in types.items() if family(spark_type) == Family.INTEGER and ends_in(name, _CODES)
     ]
     return replace(asked, unordered=(*asked.unordered, *codes))
-
-
-def table_name(path: str) -> str:
-    """What a table is called, by its file."""
-    name = Path(path.rstrip("/")).name
-    return name.partition(".")[0] or "table"

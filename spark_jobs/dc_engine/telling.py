@@ -22,11 +22,19 @@ def best_lines(dependencies: Sequence[Mapping[str, Any]]) -> list[str]:
     kinds = max(len(one["class"]) for one in shown)
     lines = [f"rank  {'support'.rjust(width)}  {'class'.ljust(max(kinds, 5))}  dependency"]
     for one, support in zip(shown, supports, strict=True):
-        text = one_line(one["text"], _WIDTH)
+        text = one_line(one["text"], _WIDTH) + _implied(one["implies"])
         lines.append(f"{one['rank']:>4}  {support.rjust(width)}  {one['class'].ljust(max(kinds, 5))}  {text}")
     if len(dependencies) > BEST:
         lines.append(f"... and {len(dependencies) - BEST:,} more")
     return lines
+
+
+def _implied(others: Sequence[Mapping[str, Any]]) -> str:
+    """What follows from a dependency, in brackets: the best of it."""
+    if not others:
+        return ""
+    more = " and others" if len(others) > 1 else ""
+    return f" (implies {one_line(others[0]['text'], _WIDTH)}{more})"
 
 
 def one_line(text: str, width: int = 500) -> str:
@@ -54,6 +62,8 @@ def space_lines(space: Mapping[str, Any]) -> list[str]:
         pairs = ", ".join(f"{one['left']} with {one['right']}" for one in space["cross"])
         lines.append(f"across columns: {one_line(pairs)}")
     lines.append(f"NULLs: {'equal each other' if space['nulls'] == 'equal' else 'compare with nothing'}")
+    if "od" in space["classes"]:
+        lines.append("in class od all columns are compared by order, NULLs being the first values")
     lines += [f"left out: {one_line(name)}: {one_line(reason)}" for name, reason in space["left_out"].items()]
     return lines
 
@@ -66,5 +76,14 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
         f"{counted(answer['rows'], 'row')}, {answer['seconds']['total']:.1f} s",
         *number_lines(valid, answer["because"], answer["mode"]),
         *space_lines(answer["space"]),
+        *map(_order_line, answer.get("orders", ())),
         *(["", *best_lines(dependencies)] if dependencies else []),
     ]
+
+
+def _order_line(order: Mapping[str, Any]) -> str:
+    """Whether an order of lists holds, and which parts of it do not."""
+    failing = [one["text"] for one in order["parts"] if not one["holds"]]
+    return (
+        f"order {one_line(order['text'])}: {'does not hold: ' + one_line('; '.join(failing)) if failing else 'holds'}"
+    )

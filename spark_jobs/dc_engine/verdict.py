@@ -146,6 +146,17 @@ def _lost(severity: Severity) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """What a person decided about a load that the rules would stop."""
+
+    answer: Literal["approved", "rejected"]
+    by: str = ""
+    """Who; empty when nobody answered in time."""
+    at: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer for one load."""
 
@@ -168,6 +179,8 @@ class Verdict:
     """The columns that are read from the table, with their Spark types."""
     quarantine: dict[str, Any] | None = None
     """Where the violating rows and the clean rest were written, and how many: ``violating``, ``clean``, ..."""
+    decided: Decided | None = None
+    """What a person decided about it since; the rules' own ``decision`` stays as it is."""
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict document."""
@@ -185,7 +198,14 @@ class Verdict:
         facts = {name: value for name, value in document.items() if name != "schema_version"}
         facts["constraints"] = [ConstraintVerdict(**one) for one in document["constraints"]]
         facts["dependencies"] = Dependencies.from_dict(document["dependencies"])
+        if document.get("decided") is not None:
+            facts["decided"] = Decided(**document["decided"])
         return cls(**facts)
+
+    @property
+    def approved(self) -> bool:
+        """Whether a person let it pass."""
+        return self.decided is not None and self.decided.answer == "approved"
 
     @property
     def broken(self) -> list[ConstraintVerdict]:

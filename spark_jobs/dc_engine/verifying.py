@@ -149,5 +149,7 @@ def _counts(storage: Storage, checked: Iterable[Checked], snapshot: Snapshot) ->
 
 
 def _needed_indexes(snapshot: Snapshot) -> set[str]:
-    """The indexes that the constraints of a snapshot with rows are checked with."""
-    return set(plan_of(snapshot).indexes) if snapshot.constraints and snapshot.rows else set()
+    """The indexes that the constraints of a snapshot with rows are checked with, and others that were made."""
+    made = {file.owner for file in snapshot.files_of(FileKind.INDEX)}
+    groups = plan_of(snapshot).groups if snapshot.constraints and snapshot.rows else ()
+    return {index.id for group in groups for index in group.indexes if group.reads or index.id in made}

@@ -7,9 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,13 +18,15 @@ from pyspark.sql import SparkSession
 
 from dc_engine.apply_load import apply_load
 from dc_engine.discover import discover
+from dc_engine.engines import dealing
 from dc_engine.maintain import maintain
 from dc_engine.shipping import application, build_engine_zip
+from dc_engine.sizes import other_sizes
 from dc_engine.state.storage import Storage
 from dc_engine.stored import read_dependencies
-from tests.conftest import SPARK_SETTINGS
+from tests.conftest import SPARK_SETTINGS, ConnectServer
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("submit")
 
 RULES = {
     "version": 1,
@@ -36,16 +38,6 @@ RULES = {
         {"name": "boss_earns_more", "deny": "t.id = s.boss and t.pay < s.pay"},
     ],
 }
-
-CONNECT = """
-import json, sys
-from pyspark.sql import SparkSession
-from dc_engine.apply_load import apply_load
-session = SparkSession.builder.remote("local[2]").getOrCreate()
-print(json.dumps(apply_load(session, json.load(open(sys.argv[1]))).to_dict()))
-"""
-
-DISCOVER_BY_CONNECT = CONNECT.replace("apply_load", "discover").replace(".to_dict()", "")
 
 KILLED_WORKERS = """
 import json, os, signal, sys
@@ -96,20 +88,6 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with the installed packages, but without this one: the engine has to be brought to it."""
-    path = tmp_path_factory.mktemp("bare") / "python"
-    packages = sysconfig.get_paths()["purelib"]
-    path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
-    path.chmod(0o755)
-    for module, there in (("dc_engine", False), ("pyarrow", True)):
-        environment = {**os.environ, "PYTHONPATH": ""}
-        done = subprocess.run([path, "-c", f"import {module}"], cwd=path.parent, env=environment, capture_output=True)
-        assert (done.returncode == 0) is there
-    return path
-
-
-@pytest.fixture(scope="module")
 def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, loads: list[Path]) -> Path:
     """A state that has the first load."""
     state = tmp_path_factory.mktemp("begun") / "state"
@@ -122,10 +100,10 @@ def _request(state: Path, loads: list[Path], number: int) -> dict[str, Any]:
     return {"state": f"file://{state}", "load_id": f"load {number}", "changes": changes, "constraints": RULES}
 
 
-def _second_request(folder: Path, begun: Path, loads: list[Path]) -> str:
+def _second_request(folder: Path, begun: Path, loads: list[Path], **more: Any) -> str:
     """The request of the second load, on a copy of the state."""
     shutil.copytree(begun, folder / "state")
-    (folder / "request.json").write_text(json.dumps(_request(folder / "state", loads, 1)))
+    (folder / "request.json").write_text(json.dumps(_request(folder / "state", loads, 1) | more))
     return str(folder / "request.json")
 
 
@@ -143,6 +121,15 @@ def _submit(master: str, folder: Path, request: str, python: Path, job: str = "a
     command = [spark_submit, "--master", master, *conf, "--py-files", engine, application(job), "--request", request]
     variables = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": ""}
     return _run(command, folder, **variables)
+
+
+def _connect(server: ConnectServer, folder: Path, request: str, job: str = "apply_load") -> dict[str, Any]:
+    return _run(_connect_command(server, folder, request, job), folder)
+
+
+def _connect_command(server: ConnectServer, folder: Path, request: str, job: str = "apply_load") -> list[str]:
+    (folder / "connect.json").write_text(json.dumps({"remote": server.remote}))
+    return [sys.executable, "-m", f"dc_engine.{job}", "--request", request, "--connect", str(folder / "connect.json")]
 
 
 def _comparable(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -175,12 +162,80 @@ class TestDeployments:
         request = _second_request(tmp_path, begun, loads)
         assert _comparable(_submit("local-cluster[2,1,1024]", tmp_path, request, bare_python)) == expected
 
-    def test_a_spark_connect_session_gives_the_same_verdict(
-        self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path]
+    @pytest.mark.parametrize("connects", [False, True], ids=["cluster", "connect"])
+    def test_dcgate_brings_the_engine_along(
+        self,
+        expected: dict[str, Any],
+        begun: Path,
+        tmp_path: Path,
+        loads: list[Path],
+        bare_python: Path,
+        connect_server: ConnectServer,
+        connects: bool,
     ) -> None:
         request = _second_request(tmp_path, begun, loads)
-        verdict = _run([sys.executable, "-c", CONNECT, request], tmp_path, PYSPARK_PYTHON=sys.executable)
-        assert _comparable(verdict) == expected
+        command = [sys.executable, "-m", "dc_engine.cli", "apply", "--request", request, "--engine", "spark", "--json"]
+        place = ["--master", "local-cluster[1,1,1024]", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": f"{tmp_path}/work"}
+        done = subprocess.run(
+            [*command, *(["--remote", connect_server.remote] if connects else place)],
+            capture_output=True,
+            text=True,
+            env={**environment, "PYSPARK_PYTHON": str(bare_python), "PYTHONPATH": ""},
+            cwd=tmp_path,
+            timeout=300,
+        )
+        assert done.returncode == 1, done.stderr[-3000:]
+        assert connect_server.token not in done.stderr
+        verdict = _comparable(json.loads(done.stdout))
+        for other, rule in zip(verdict["constraints"], expected["constraints"], strict=True):
+            assert other | {"samples": 0} == rule | {"samples": 0}, "examples depend on how work is cut"
+
+    @pytest.mark.parametrize("engine", ["auto", "spark"])
+    def test_a_spark_connect_server_gives_the_same_verdict(
+        self,
+        expected: dict[str, Any],
+        begun: Path,
+        tmp_path: Path,
+        loads: list[Path],
+        connect_server: ConnectServer,
+        engine: str,
+    ) -> None:
+        request = _second_request(tmp_path, begun, loads, engine=engine)
+        assert _comparable(_connect(connect_server, tmp_path, request)) == expected
+
+    def test_the_same_error_comes_from_a_spark_connect_server(
+        self, tmp_path: Path, loads: list[Path], connect_server: ConnectServer
+    ) -> None:
+        missing = {"changes": {"path": "/no/such/load"}}
+        (tmp_path / "request.json").write_text(json.dumps(_request(tmp_path / "state", loads, 0) | missing))
+        command = _connect_command(connect_server, tmp_path, f"{tmp_path}/request.json")
+        done = subprocess.run([*command, "--result", str(tmp_path / "result.json")], timeout=300)
+        error = json.loads((tmp_path / "result.json").read_text())["error"]
+        assert (done.returncode, error["type"]) == (1, "ChangesError")
+        assert "/no/such/load" in error["message"]
+        assert not (tmp_path / "state").exists()
+
+    def test_chunks_for_several_tasks_in_one_place_give_the_same_verdict(
+        self,
+        spark: SparkSession,
+        expected: dict[str, Any],
+        begun: Path,
+        tmp_path: Path,
+        loads: list[Path],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Where Spark's hash is not what the engine takes it for, work is dealt unevenly, and nothing else."""
+        dealt_to = Mock(side_effect=lambda tasks: (0,) * tasks)
+        monkeypatch.setattr(dealing, "keys_of", dealt_to)
+        shutil.copytree(begun, tmp_path / "state")
+        request = _request(tmp_path / "state", loads, 1) | {"engine": "spark"}
+        with other_sizes(unit_rows=10, probe_rows=20, report_rows=20, report_range=10):
+            verdict = _comparable(apply_load(spark, request).to_dict())
+        for other, rule in zip(verdict["constraints"], expected["constraints"], strict=True):
+            assert other | {"samples": 0} == rule | {"samples": 0}, "examples depend on how work is cut"
+        assert verdict | {"constraints": 0} == expected | {"constraints": 0}
+        assert max(call.args[0] for call in dealt_to.call_args_list) > 1
 
     def test_tasks_whose_workers_are_killed_are_tried_again_and_duplicate_nothing(
         self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path]
@@ -245,6 +300,8 @@ class TestDiscovery:
     ) -> None:
         self.check(_submit(master, tmp_path, self.request(tmp_path, loads), bare_python, "discover"), found, tmp_path)
 
-    def test_spark_connect(self, found: list[Any], tmp_path: Path, loads: list[Path]) -> None:
-        command = [sys.executable, "-c", DISCOVER_BY_CONNECT, self.request(tmp_path, loads)]
-        self.check(_run(command, tmp_path, PYSPARK_PYTHON=sys.executable), found, tmp_path)
+    def test_spark_connect(
+        self, found: list[Any], tmp_path: Path, loads: list[Path], connect_server: ConnectServer
+    ) -> None:
+        answer = _connect(connect_server, tmp_path, self.request(tmp_path, loads), "discover")
+        self.check(answer, found, tmp_path)

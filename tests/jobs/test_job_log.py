@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dc_engine.errors import RequestError, escaped
 from dc_engine.job import OneLine
 from dc_engine.maintain import Maintenance, main
+from dc_engine.masking import told
 from dc_engine.request import MAX_LOAD_ID, Request, check_load_id
 
 CHARACTERS = st.characters() | st.sampled_from("\n\r\x1b\x00\u2028\u202e\ud800\udfff\x85 a")
@@ -81,3 +82,49 @@ def test_a_lone_surrogate_in_a_request_is_one_sentence_and_no_traceback(tmp_path
     assert main(["retract", "--request", str(request), "--result", str(result)]) == 1
     error = json.loads(result.read_text())["error"]
     assert error["message"] == "The load_id '\\ud800' cannot be written as UTF-8."
+
+
+JAVA = """An error occurred while calling o83.collectToPython.
+: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading a.csv.  SQLSTATE: KD001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:940)
+Caused by: org.apache.spark.SparkException: Malformed records are detected: [1,null].
+\tat org.apache.spark.sql.catalyst.util.FailureSafeParser.parse(FailureSafeParser.scala:83)
+\t... 18 more
+Caused by: java.lang.NumberFormatException: For input string:
+ "much"
+\tat java.base/java.lang.Integer.parseInt(Integer.java:668)
+\t... 26 more
+"""
+CONNECT = """(org.apache.spark.SparkClassNotFoundException) [DATA_SOURCE_NOT_FOUND] Failed to find: cvs. SQLSTATE: 42K02
+
+JVM stacktrace:
+org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find: cvs. SQLSTATE: 42K02
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(QueryExecutionErrors.scala:790)
+"""
+PYTHON = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+ModuleNotFoundError: No module named 'pyarrow'
+
+JVM stacktrace:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+"""
+RPC = '<_InactiveRpcError of RPC that terminated with:\n\tstatus = X\n\tdetails = "Invalid token"\n\tdebug_error_string'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "ValueError."),
+        ("two words;", "two words."),
+        ("[CAST] Bad. SQLSTATE: 42 (line 1)\n\n== SQL ==\nselect", "[CAST] Bad."),
+        (JAVA, '[FAILED_READ_FILE.NO_HINT] Encountered error while reading a.csv: For input string: "much".'),
+        (CONNECT, "[DATA_SOURCE_NOT_FOUND] Failed to find: cvs."),
+        (PYTHON, "ModuleNotFoundError: No module named 'pyarrow'."),
+        (RPC, "Invalid token."),
+    ],
+)
+def test_what_spark_raises_is_told_by_its_cause(text, sentence):
+    assert told(ValueError(text)) == sentence
+    assert told(ValueError(text), ["column"]).startswith("ValueError (its text is left out")

@@ -16,7 +16,7 @@ from dc_engine.discover import discover
 from dc_engine.errors import RequestError, StateError, UnexpectedError
 from dc_engine.maintain import maintain
 from dc_engine.state.storage import Storage
-from dc_engine.stored import read_agree_sets, read_dependencies
+from dc_engine.stored import count_pairs, read_agree_sets, read_dependencies
 from tests.inprocess import Session, Source
 
 TYPES = {"id": "bigint", "zip": "string", "city": "string", "pay": "int"}
@@ -144,3 +144,38 @@ def test_an_error_quotes_nothing_that_the_newest_load_masks(kept, monkeypatch):
     with pytest.raises(UnexpectedError) as caught:
         discover(kept.session, {"table": {"path": "source 0"}, "state": kept.state})
     assert "Berlin" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["counted", "witnessed"])
+@pytest.mark.parametrize("nulls", ["ignore", "equal"])
+def test_pairs_that_agree_and_differ_are_counted_exactly(tmp_path: Path, mode: str, nulls: str) -> None:
+    kept = Kept(tmp_path)
+    kept.discover(mode=mode, space={"nulls": nulls}, classes=["unique", "fd"])
+    kept.change()
+
+    def agree(one: Any, other: Any) -> bool:
+        return one == other and (one is not None or nulls == "equal")
+
+    def differ(one: Any, other: Any) -> bool:
+        return one != other and (None not in (one, other) or nulls == "equal")
+
+    names = list(TYPES)
+    for size in range(3):
+        for columns in combinations(names, size):
+            pairs = [
+                (one, other)
+                for one, other in combinations(kept.rows, 2)
+                if all(agree(one[name], other[name]) for name in columns)
+            ]
+            assert count_pairs(kept.storage, columns) == len(pairs)
+            for right in set(names) - set(columns):
+                violating = sum(differ(one[right], other[right]) for one, other in pairs)
+                assert count_pairs(kept.storage, [name.upper() for name in columns], right) == violating
+
+
+def test_pairs_of_a_column_that_nobody_looks_at_are_refused(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.discover()
+    with pytest.raises(RequestError, match="Column 'citty' is not among those") as error:
+        count_pairs(kept.storage, ["citty"])
+    assert "city" in error.value.hint

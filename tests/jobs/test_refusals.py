@@ -68,7 +68,10 @@ class TestChanges:
     def test_an_unknown_table_query_or_format_is_named(self, refused: Refused) -> None:
         assert "table no_such_table" in refused(ChangesError, changes={"table": "no_such_table"}).message
         assert "the given sql" in refused(ChangesError, changes={"sql": "select nothing"}).message
-        assert "no_such_format" in refused(ChangesError, changes={"path": "/tmp", "format": "no_such_format"}).message
+        error = refused(ChangesError, changes={"path": "/tmp", "format": "no_such_format"})
+        assert "Failed to find the data source: no_such_format" in error.message
+        assert "add its package" in error.hint
+        assert refused(ChangesError, changes={"path": "/tmp", "format": "cvs"}).hint == "Did you mean 'csv'?"
 
     def test_a_file_that_is_not_what_it_says_is_named(self, refused: Refused, tmp_path: Path) -> None:
         (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
@@ -151,6 +154,10 @@ class TestRequest:
             ({"changes": {}}, "exactly one of path, table, sql"),
             ({"changes": {"path": "a", "table": "b"}}, "path and table"),
             ({"changes": {"pth": "a"}}, "Unknown key 'pth' in changes"),
+            ({"changes": "orders.csv"}, "'changes' is a text"),
+            ({"changes": {"table": "a", "schema": "a int"}}, "gives schema for a table; that goes with 'path' only"),
+            ({"changes": {"sql": "a", "format": "csv", "options": {"a": 1}}}, "gives format and options for a sql"),
+            ({"changes": {"path": "a", "schema": " "}}, "'schema' in changes must be a non-empty text"),
             ({"max_listed": -1}, "'max_listed'"),
             ({"rejected_load": "drop"}, "'rejected_load'"),
             ({"missing_deletes": "skip"}, "'missing_deletes'"),

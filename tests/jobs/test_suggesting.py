@@ -17,7 +17,8 @@ from dc_engine.apply_load import apply_load
 from dc_engine.constraints.files import load_constraints
 from dc_engine.discover import main
 from dc_engine.errors import RequestError
-from dc_engine.suggesting import answer_for_people, source_of
+from dc_engine.suggesting import answer_for_people
+from dc_engine.table_files import source_of
 from tests.inprocess import Session, Source
 
 TYPES = {
@@ -31,7 +32,18 @@ TYPES = {
     "country": "string",
     "note": "string",
 }
-OPTIONS = {"suggest": "-", "overwrite": False, "rules": 20, "max_terms": 4, "exclude": [], "mask": []}
+OPTIONS = {
+    "format": None,
+    "option": [],
+    "schema": None,
+    "where": None,
+    "suggest": "-",
+    "overwrite": False,
+    "rules": 20,
+    "max_terms": 4,
+    "exclude": [],
+    "mask": [],
+}
 CSV = {"header": "true", "inferSchema": "true", "escape": '"'}
 ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "date": pa.date32()}
 
