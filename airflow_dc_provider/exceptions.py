@@ -6,9 +6,13 @@ the task asks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from dc_engine.errors import DcError
 
 
 class DcViolationError(AirflowFailException):
@@ -46,6 +50,15 @@ class DcGateError(AirflowException):
     @classmethod
     def told(cls, message: str, hint: str = "") -> DcGateError:
         """The error with another part's message and hint, which may quote names and values: one line each."""
-        from airflow_dc_provider.wording import MAX_MESSAGE, plain
+        from dc_engine.wording import MAX_MESSAGE, plain
 
         return cls(plain(message, MAX_MESSAGE), hint=plain(hint, MAX_MESSAGE))
+
+
+@contextmanager
+def engine_errors_told() -> Iterator[None]:
+    """Raise the engine's errors as those of a task."""
+    try:
+        yield
+    except DcError as error:
+        raise DcGateError.told(error.message, error.hint) from None

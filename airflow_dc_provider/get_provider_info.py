@@ -16,6 +16,7 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": "Denial constraints",
                 "python-modules": [
+                    "airflow_dc_provider.operators.branch",
                     "airflow_dc_provider.operators.discover",
                     "airflow_dc_provider.operators.export_checkpoint",
                     "airflow_dc_provider.operators.gate",
@@ -24,5 +25,23 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "extra-links": ["airflow_dc_provider.links.data_docs.DataDocsLink"],
+        "sensors": [
+            {
+                "integration-name": "Denial constraints",
+                "python-modules": [
+                    "airflow_dc_provider.sensors.gate",
+                    "airflow_dc_provider.sensors.pending",
+                    "airflow_dc_provider.sensors.verdict",
+                ],
+            }
+        ],
+        "hooks": [{"integration-name": "Denial constraints", "python-modules": ["airflow_dc_provider.hooks.state"]}],
+        "triggers": [
+            {"integration-name": "Denial constraints", "python-modules": ["airflow_dc_provider.triggers.looking"]}
+        ],
+        "notifications": ["airflow_dc_provider.notifications.failure.DcFailureNotifier"],
+        "extra-links": [
+            "airflow_dc_provider.links.data_docs.DataDocsLink",
+            "airflow_dc_provider.links.review.VerdictLink",
+        ],
     }

@@ -8,19 +8,21 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_dc_provider.exceptions import DcGateError
-from airflow_dc_provider.java import HOW_TO_GET_ONE, java_problem
+from dc_engine.java import HOW_TO_GET_ONE, java_problem
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
 # A connection made from a URI carries the master's scheme as its type.
-_TYPES = ("spark", "yarn", "k8s")
+_SUBMIT = ("spark", "yarn", "k8s")
+_CONNECT = ("spark_connect", "sc")
 _LOCAL_MASTER = re.compile(r"local(-cluster)?(\[.*\])?")
 
 
@@ -32,16 +34,36 @@ def spark_connection(conn_id: str) -> Connection:
         raise DcGateError(
             f"There is no Airflow connection '{conn_id}', so the gate does not know which Spark to use.",
             hint=f"Spark on this machine: airflow connections add {shlex.quote(conn_id)} --conn-type spark "
-            "--conn-host 'local[2]'. A cluster: --conn-host yarn, spark://HOST:7077 or k8s://https://HOST:443.",
+            "--conn-host 'local[2]'. A cluster: --conn-host yarn, spark://HOST:7077 or k8s://https://HOST:443. "
+            "A Spark Connect server: --conn-type spark_connect --conn-host HOST --conn-port 15002.",
         ) from error
-    if connection.conn_type not in _TYPES:
-        connect = connection.conn_type == "spark_connect"
+    if connection.conn_type not in (*_SUBMIT, *_CONNECT):
         raise DcGateError(
             f"The Airflow connection '{conn_id}' is of type '{connection.conn_type}'; "
-            "the gate needs one of type 'spark'.",
-            hint="Spark Connect servers come in a later version; spark-submit works today." if connect else "",
+            "the gate needs one of type 'spark' or 'spark_connect'."
         )
+    check_packages()
     return connection
+
+
+def check_packages() -> None:
+    """Refuse two versions of the two packages of PySpark: they share files, and what is there is then a mixture.
+
+    Only what differs in more than fixes: a client often comes some weeks after its PySpark.
+    """
+    full, client = version("pyspark"), version("pyspark-client")
+    if full.split(".")[:2] != client.split(".")[:2]:
+        release = ".".join(full.split(".")[:2])
+        raise DcGateError(
+            f"pyspark {full} and pyspark-client {client} are installed here. They share files, so they must be of one "
+            "version.",
+            hint=f"pip install --force-reinstall --no-deps 'pyspark=={release}.*' 'pyspark-client=={release}.*'",
+        )
+
+
+def is_connect(connection: Connection) -> bool:
+    """Whether the job runs on a Spark Connect server."""
+    return connection.conn_type in _CONNECT
 
 
 def is_local(connection: Connection) -> bool:

@@ -1,30 +1,18 @@
-"""A verdict in words: for the log, for XCom, and for the person whom a closed gate wakes at night.
+"""A verdict for Airflow: for XCom, and for the person whom a closed gate wakes at night.
 
-Pure functions from a verdict to text. Everything that comes from data passes through ``plain``, so that no
-value can forge a line of the log. How values are written is in ``wording``, dependencies are in ``lost``.
+Pure functions. What any reader of a verdict is told, with or without Airflow, is in ``dc_engine.reporting``.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from airflow_dc_provider.lost import (
-    dependency_lines,
-    dependency_summary,
-    lost_advice,
-    lost_detail_lines,
-    lost_of,
-    lost_watched,
-)
-from airflow_dc_provider.wording import MAX_TEXT, align, example_lines, plain, row_name
-from dc_engine.constraints.model import Tolerance
 from dc_engine.errors import counted, escaped
-from dc_engine.verdict import ConstraintVerdict, Verdict
-
-MAX_RULES_IN_TABLE = 40
-MAX_RULES_IN_DETAIL = 5
-MAX_EXAMPLES = 2
-MAX_WORST_ROWS = 3
+from dc_engine.lost import dependency_summary, lost_advice, lost_watched
+from dc_engine.reporting import MAX_RULES_IN_DETAIL, broke, decided_line, detail_lines, quarantine_lines
+from dc_engine.verdict import Verdict
+from dc_engine.wording import MAX_TEXT, plain
 
 
 def summary(verdict: Verdict, state: str) -> dict[str, Any]:
@@ -37,6 +25,7 @@ def summary(verdict: Verdict, state: str) -> dict[str, Any]:
         "replaced": verdict.replaced,
         "discarded": verdict.discarded,
         "decision": verdict.decision,
+        "decided": verdict.decided and asdict(verdict.decided),
         "rows": dict(verdict.rows),
         "constraints": {
             rule.name: {
@@ -56,92 +45,48 @@ def summary(verdict: Verdict, state: str) -> dict[str, Any]:
     }
 
 
-def verdict_lines(verdict: Verdict, state: str) -> list[str]:
-    """The verdict for the log: one line of facts, a table of the rules, dependencies, where rows went, and notes."""
-    lines = [facts_line(verdict, state), *rule_table(verdict), *dependency_lines(verdict), *quarantine_lines(verdict)]
-    lines += [f"Note: {plain(note, MAX_TEXT)}" for note in verdict.notes]
-    return lines
+def short_message(verdict: Verdict, then: str = "The gate is closed.") -> str:
+    """The failure in one line, for who sees nothing else: a notification, the end of a traceback."""
+    rules = [f"{plain(one.name, 60)} ({counted(one.new_violations, 'new violation')})" for one in verdict.broken]
+    rules += [f"{plain(one.text, 60)} (lost)" for one in lost_watched(verdict)]
+    named = rules[:MAX_RULES_IN_DETAIL]
+    more = [f"and {len(rules) - len(named):,} more"] if len(rules) > len(named) else []
+    why = f" {decided_line(verdict.decided)}." if verdict.decided else ""
+    return f"{broke(verdict).removesuffix('.')}: {', '.join([*named, *more])}.{why} {then}"
 
 
-def facts_line(verdict: Verdict, state: str) -> str:
-    """Load, decision, rows, snapshot, time."""
-    rows = verdict.rows
-    changed = [f"{rows.get('inserted', 0):,} inserted"]
-    for name, words in (
-        ("deleted", "deleted"),
-        ("missing_deletes", "to delete not found"),
-        ("replaced_keys", "replaced by key"),
-    ):
-        if rows.get(name):
-            changed.append(f"{rows[name]:,} {words}")
-    facts = [
-        f"Load {plain(verdict.load_id, MAX_TEXT)} of table {plain(verdict.table, MAX_TEXT)}: "
-        f"{verdict.decision.upper()}",
-        f"rows: {', '.join(changed)}, {rows.get('total', 0):,} in all",
-        f"snapshot {verdict.snapshot} of {plain(state, MAX_TEXT)}",
-    ]
-    if verdict.replaced:
-        facts.append("it replaces an earlier attempt with other rows")
-    if verdict.discarded:
-        facts.append("discarded: its rows are not in the state")
-    if verdict.replayed:
-        facts.append("applied before with the same rows: this is the stored verdict")
-    elif "total" in verdict.seconds:
-        facts.append(f"{verdict.seconds['total']:.1f} s")
-    return "; ".join(facts)
-
-
-def rule_table(verdict: Verdict) -> list[str]:
-    """One line per rule, broken ones first."""
-    clean = [rule for rule in verdict.constraints if rule.passed]
-    ordered = verdict.broken + sorted(clean, key=lambda rule: -rule.new_violations)
-    if not ordered:
-        return []
-    counts = {"new": "new_violations", "removed": "removed_violations"}
-    if not any(rule.removed_violations for rule in ordered):
-        del counts["removed"]
-    counts |= {"total": "total_violations", "violating rows": "violating_rows"}
-    cells = [["rule", "severity", *counts, "decision"]]
-    for rule in ordered[:MAX_RULES_IN_TABLE]:
-        decision = "pass" if rule.passed else ("FAIL" if rule.severity == "error" else "WARN")
-        numbers = (f"{getattr(rule, name):,}" for name in counts.values())
-        cells.append([plain(rule.name, 60), rule.severity, *numbers, decision])
-    lines = align(cells, right=range(2, 2 + len(counts)))
-    if len(ordered) > MAX_RULES_IN_TABLE:
-        rest = ordered[MAX_RULES_IN_TABLE:]
-        broken = sum(not rule.passed for rule in rest)
-        lines.append(f"... and {counted(len(rest), 'more rule')}, {broken:,} of them broken")
-    return lines
-
-
-def quarantine_lines(verdict: Verdict) -> list[str]:
-    """Where the load's rows were quarantined, if they were."""
-    if verdict.quarantine is None:
-        return []
+def closing_lines(verdict: Verdict, *, retried: bool = False) -> list[str]:
+    """The last lines of a closed gate's log: the decision, and in short what to do."""
+    again = "wait for the next retry" if retried else "run this task again under the same load_id"
+    known = (
+        "  Is it known? The load was discarded: how to let it in after all stands above."
+        if verdict.discarded
+        else "  Is it known? Mark this task as success, and the tasks behind it run."
+    )
     return [
-        f"Quarantine: {counted(verdict.quarantine[f'{part}_rows'], f'{part} row')} (Parquet) in "
-        f"{plain(verdict.quarantine[part], MAX_TEXT)}"
-        for part in ("violating", "clean")
+        f"{broke(verdict)} {_closed(retried)}",
+        f"  Is the data wrong? Fix it at the source, and {again}.",
+        known,
+        "  Examples, where the violations are listed, and all that can be done: above.",
     ]
 
 
 def violation_message(verdict: Verdict, state: str, *, retried: bool = False) -> str:
     """What is wrong, with examples, where the rest is, and what to do: all that a person needs at night."""
-    closed = "The gate is closed: tasks behind it do not run" + (", unless a retry opens it." if retried else ".")
-    lines = [f"{_broke(verdict)} {closed}", *_stored(verdict), *_detail_lines(verdict)]
+    lines = [f"{broke(verdict)} {_closed(retried)}", *_stored(verdict), *detail_lines(verdict)]
     apart = quarantine_lines(verdict)
     return "\n".join(lines + apart + [""] * bool(apart) + next_steps(verdict, state, retried=retried))
 
 
-def warning_message(verdict: Verdict) -> str:
-    """What is wrong, although the gate stays open."""
-    lines = [f"{_broke(verdict)} The gate stays open.", *_stored(verdict)]
+def warning_message(verdict: Verdict, then: str = "The gate stays open.") -> str:
+    """What is wrong, although the gate does not close."""
+    lines = [f"{broke(verdict)} {then}", *_stored(verdict)]
     if verdict.discarded:
         lines.append(
             "The load was discarded anyway: the state does not have its rows, so tasks behind the gate must not "
             "add them to the table. With rejected_load='keep' the state would have them."
         )
-    return "\n".join([*lines, *_detail_lines(verdict)])
+    return "\n".join([*lines, *detail_lines(verdict)])
 
 
 def _stored(verdict: Verdict) -> list[str]:
@@ -152,56 +97,8 @@ def _stored(verdict: Verdict) -> list[str]:
     ]
 
 
-def _broke(verdict: Verdict) -> str:
-    load = f"Load {plain(verdict.load_id, MAX_TEXT)} of table {plain(verdict.table, MAX_TEXT)}"
-    lost = [f"lost {lost_of(verdict)}"] if lost_watched(verdict) else []
-    broke = [f"broke {len(verdict.broken):,} of {counted(len(verdict.constraints), 'rule')}"]
-    return f"{load} {' and '.join([*(broke if verdict.broken or not lost else ()), *lost])}."
-
-
-def _detail_lines(verdict: Verdict) -> list[str]:
-    broken = verdict.broken
-    lines = [""]
-    for rule in broken[:MAX_RULES_IN_DETAIL]:
-        lines += [*broken_rule_lines(rule, verdict.rows.get("inserted", 0)), ""]
-    if len(broken) > MAX_RULES_IN_DETAIL:
-        names = ", ".join(plain(rule.name) for rule in broken[MAX_RULES_IN_DETAIL:MAX_RULES_IN_TABLE])
-        lines += [f"Also broken (counts in the table above and in XCom): {names}", ""]
-    return [*lines, *lost_detail_lines(verdict)]
-
-
-def broken_rule_lines(rule: ConstraintVerdict, load_rows: int) -> list[str]:
-    """One broken rule: what it says, how badly it is broken, the worst of it, where the rest is."""
-    lines = [
-        f"{plain(rule.name, 60)} ({rule.severity}): {counted(rule.new_violations, 'new violation')} by "
-        f"{rule.violating_rows:,} of the load's {counted(load_rows, 'row')}; tolerated: {tolerated(rule.tolerance)}",
-    ]
-    if rule.description:
-        lines.append(f"  {plain(rule.description, MAX_TEXT)}")
-    lines.append(f"  {plain(rule.formula, MAX_TEXT)}")
-    if rule.worst_rows:
-        worst = (
-            f"{row_name(one.get('row'))} ({counted(one['violations'], 'violation')})"
-            for one in rule.worst_rows[:MAX_WORST_ROWS]
-        )
-        lines.append(f"  worst rows: {'; '.join(worst)}")
-    for number, sample in enumerate(rule.samples[:MAX_EXAMPLES], start=1):
-        lines += [f"  {line}" for line in example_lines(sample, f"example {number}")]
-    if rule.violations:
-        lines.append(f"  violations (Parquet): {plain(rule.violations, MAX_TEXT)}")
-    if rule.violating_rows_listed:
-        first, *more = rule.violating_rows_listed
-        others = f" and {counted(len(more), 'more file')}" if more else ""
-        lines.append(f"  violating rows (Parquet): {plain(first, MAX_TEXT)}{others}")
-    return lines
-
-
-def tolerated(tolerance: Tolerance) -> str:
-    """A tolerance in words."""
-    ((name, value),) = tolerance.written.items()
-    if isinstance(value, str):
-        return f"violations by {value} of the load's rows"
-    return counted(value, "new violation" if name == "max_new_violations" else "violating row")
+def _closed(retried: bool) -> str:
+    return "The gate is closed: tasks behind it do not run" + (", unless a retry opens it." if retried else ".")
 
 
 def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from airflow_dc_provider.wording import plain
 from dc_engine.errors import counted
+from dc_engine.wording import plain
 
 MAX_LINE = 4000
 # How the engine's own lines begin: "12:34:56 airflow_dc_provider.apply_load load monday: ...".
-_ENGINE = re.compile(r"\d\d:\d\d:\d\d (airflow_dc_provider\.|spark_jobs\.|apply_load |maintain )")
+_ENGINE = re.compile(r"\d\d:\d\d:\d\d (airflow_dc_provider\.|dc_engine\.|apply_load |discover |maintain )")
 _GROUP = re.compile(r"::(?=(end)?group::)")
 
 

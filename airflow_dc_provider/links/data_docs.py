@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
+
+from airflow_dc_provider.pages.recorded import DOCS, PREFIX
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, TaskInstanceKey
@@ -19,5 +22,13 @@ class DataDocsLink(BaseOperatorLink):
     name = "Data Docs"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002
-        """The address that the task pushed; empty before it ran."""
-        return XCom.get_value(ti_key=ti_key, key=DATA_DOCS) or ""
+        """The address that the task pushed if browsers can open it, otherwise Airflow's own page; empty before it ran.
+
+        Airflow's UI drops links that are not of the web. It resolves relative ones against its own address, so they
+        are right below a base path too.
+        """
+        address = XCom.get_value(ti_key=ti_key, key=DATA_DOCS) or ""
+        if address.startswith(("http://", "https://")) or not XCom.get_value(ti_key=ti_key, key=DOCS):
+            return address
+        names = (ti_key.dag_id, ti_key.task_id, ti_key.run_id, str(ti_key.map_index))
+        return f"{PREFIX}/docs/{'/'.join(quote(name, safe='') for name in names)}/"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_dc_provider.arguments import check_folder, is_open
 from airflow_dc_provider.exceptions import DcGateError
-from airflow_dc_provider.mapping import is_known_later
-from dc_engine.errors import DcError, RequestError, did_you_mean
+from airflow_dc_provider.pages.recorded import record_state
+from dc_engine.errors import DcError
 from dc_engine.request import MAX_WAIT_SECONDS, check_load_id, check_number, read_names
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.common.compat.sdk import Connection, Context
 
+    from airflow_dc_provider.connect import Driver
     from airflow_dc_provider.runs import Run
     from airflow_dc_provider.spark_log import SparkLog
 
@@ -29,6 +31,7 @@ SILENT = {**QUIET, "spark.log.level": "FATAL"}
 # heap need not grow far beyond what is in it.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
 _SET_BY_THE_OPERATOR = ("application", "application_args", "java_class", "durable", "reconnect_on_retry")
+_NOT_SET: tuple[Any, ...] = (None, "", (), [], {})
 _LAST_LINES = 20
 _LEFT_OUT = "its last lines are left out, because {} and Spark's errors quote values."
 
@@ -45,7 +48,8 @@ class DcSparkOperator(SparkSubmitOperator):
         from there in Spark's tasks to the workers, which open the state themselves. No process has them in its
         arguments or its environment.
     :param max_wait_seconds: How long to keep trying while others commit to the same state first; 0: try once.
-    :param conn_id: The Spark connection.
+    :param conn_id: The Spark connection: of type ``spark``, to submit the job with ``spark-submit``; or of type
+        ``spark_connect``, to run it on a Spark Connect server.
     """
 
     template_fields: Sequence[str] = ("state", *SparkSubmitOperator.template_fields)
@@ -76,12 +80,24 @@ class DcSparkOperator(SparkSubmitOperator):
         self.state_conn_id = state_conn_id
         self.max_wait_seconds = max_wait_seconds
         self._credentials: Path | None = None
+        self._address: Path | None = None
+        self._driver: Driver | None = None
         self._said: SparkLog | None = None
         self._run: Run | None = None
         self._killed = False
         check_number("max_wait_seconds", max_wait_seconds, 0)
         if not is_open(state):
             check_folder("state", state)
+
+    def _do_render_template_fields(self, parent: Any, template_fields: Any, *given: Any, **named: Any) -> None:
+        """Render, and list only what is set under Rendered Templates: ``SparkSubmitOperator`` has many more."""
+        super()._do_render_template_fields(parent, template_fields, *given, **named)
+        if parent is self:
+            self.after_rendering()
+            self.template_fields = [name for name in template_fields if getattr(self, name) not in _NOT_SET]
+
+    def after_rendering(self) -> None:
+        """What else to make of arguments that are rendered now, before they are shown."""
 
     @property
     def hidden(self) -> str:
@@ -90,6 +106,11 @@ class DcSparkOperator(SparkSubmitOperator):
             return "columns may be masked in the state (with mask=[] all lines are shown)"
         return "columns are masked" if self.mask else ""
 
+    @property
+    def _program(self) -> str:
+        """What messages call that which runs the job."""
+        return "spark-submit" if self._driver is None else self._driver.name
+
     def run_job(
         self, context: Context, request: Mapping[str, Any], *, job: str, arguments: Sequence[str] = ()
     ) -> dict[str, Any]:
@@ -97,31 +118,39 @@ class DcSparkOperator(SparkSubmitOperator):
         import tempfile
 
         from airflow_dc_provider.credentials import state_access
-        from airflow_dc_provider.preflight import spark_connection
+        from airflow_dc_provider.preflight import is_connect, spark_connection
         from airflow_dc_provider.runs import exchange
         from dc_engine.shipping import application, build_engine_zip
 
+        record_state(context, self.state, self.state_conn_id)
         connection = spark_connection(self._conn_id)
         self._prepare_spark(connection)
         access = state_access(self.state_conn_id)
         with exchange(self.state, request, access.options) as run, tempfile.TemporaryDirectory() as folder:
             self._run = run
             self._credentials = access.hand_over(Path(folder))
-            self.application = application(job)
-            self.application_args = [*arguments, "--request", run.request, "--result", run.result]
+            given = [*arguments, "--request", run.request, "--result", run.result]
             if self._credentials is not None:
-                self.application_args += ["--state-options", str(self._credentials)]
-            self.py_files = ",".join(filter(None, [self.py_files, str(build_engine_zip(Path(folder)))]))
+                given += ["--state-options", str(self._credentials)]
+            if is_connect(connection):
+                self._driver = self._driver_of(connection, job, given, Path(folder))
+            else:
+                self.application, self.application_args = application(job), given
+                self.py_files = ",".join(filter(None, [self.py_files, str(build_engine_zip(Path(folder)))]))
             failure = self._submit(context)
             document = run.read_result()
         return self._read(document, failure)
 
     def _submit(self, context: Context) -> Exception | None:
-        """Run spark-submit to its end; the failure that it ended with, if any."""
+        """Run spark-submit, or the driver of a Spark Connect server, to its end; the failure that it had, if any."""
         failure: Exception | None = None
         self.log.info("::group::Spark")
         try:
-            if not self._killed:
+            if self._killed:
+                pass
+            elif self._driver is not None:
+                self._driver.run()
+            else:
                 super().execute(context)
         except (AirflowException, RuntimeError) as error:
             failure = error
@@ -134,17 +163,17 @@ class DcSparkOperator(SparkSubmitOperator):
                 self._said.close()
             self.log.info("::endgroup::")
         if self._killed:
-            raise DcGateError("The task was killed, and with it spark-submit and all that it had started.")
+            raise DcGateError(f"The task was killed, and with it {self._program} and all that it had started.")
         return failure
 
     def _read(self, document: dict[str, Any] | None, failure: Exception | None) -> dict[str, Any]:
         """The job's document, checked; if there is none, raises its error or what Spark logged last."""
-        from airflow_dc_provider.wording import plain
         from dc_engine.verdict import SCHEMA_VERSION
+        from dc_engine.wording import plain
 
         if document is None:
             # Without its cause: that quotes spark-submit's last lines as they are.
-            raise no_answer(self.answer, failure, self.hidden) from None
+            raise no_answer(self.answer, failure, self.hidden, self._program) from None
         if error := document.get("error"):
             raise DcGateError.told(error.get("message", "The job failed."), error.get("hint", ""))
         if document.get("schema_version") != SCHEMA_VERSION:
@@ -155,13 +184,17 @@ class DcSparkOperator(SparkSubmitOperator):
             )
         if failure is not None:
             said = _LEFT_OUT.format(self.hidden) if self.hidden else plain(str(failure), 500)
-            self.log.warning("spark-submit failed after the job had written its %s: %s", self.answer, said)
+            self.log.warning("%s failed after the job had written its %s: %s", self._program, self.answer, said)
         return document
 
     def _prepare_spark(self, connection: Connection) -> None:
         """Quiet settings, and for Spark on this machine an environment in which it starts, and starts fast."""
-        from airflow_dc_provider.preflight import check_the_driver_is_here, is_local, local_environment
+        from airflow_dc_provider.connect import check_arguments
+        from airflow_dc_provider.preflight import check_the_driver_is_here, is_connect, is_local, local_environment
 
+        if is_connect(connection):
+            check_arguments(self, self._conn_id)
+            return
         settings = dict(SILENT if self.hidden else QUIET)
         extra = connection.extra_dejson
         if is_local(connection):
@@ -174,6 +207,18 @@ class DcSparkOperator(SparkSubmitOperator):
         if self.state_conn_id is not None:
             named = self._deploy_mode or extra.get("deploy-mode")
             check_the_driver_is_here(named or self.conf.get("spark.submit.deployMode"))
+
+    def _driver_of(self, connection: Connection, job: str, given: Sequence[str], folder: Path) -> Driver:
+        """The driver of a job on a Spark Connect server."""
+        from airflow_dc_provider.connect import Driver, hand_over, remote
+        from airflow_dc_provider.credentials import hidden_variables
+        from airflow_dc_provider.spark_log import SparkLog
+
+        self._address = hand_over(folder, remote(self._conn_id, connection), self.conf or {})
+        self._said = SparkLog(self.log, hidden=self.hidden)
+        environment = {name: str(value) for name, value in (self.env_vars or {}).items()}
+        environment |= hidden_variables(self.state_conn_id) | hidden_variables(self._conn_id)
+        return Driver(job, [*given, "--connect", str(self._address)], environment, self._said)
 
     def _get_hook(self) -> SparkSubmitHook:
         """The hook that submits: with a log that nothing can forge, and without a connection in its environment."""
@@ -202,15 +247,17 @@ class DcSparkOperator(SparkSubmitOperator):
         try:
             self._end_spark()
         finally:
-            if self._credentials is not None:
-                self._credentials.unlink(missing_ok=True)
+            for path in filter(None, (self._credentials, self._address)):
+                path.unlink(missing_ok=True)
             if self._run is not None:
                 self._run.remove()
 
     def _end_spark(self) -> None:
-        """End spark-submit, its driver and their workers here; on a cluster, whatever the parent class ends."""
+        """End spark-submit, its driver and their workers here; elsewhere, what the parent class or a server ends."""
         from airflow_dc_provider.processes import end_descendants
 
+        if self._driver is not None:
+            self._driver.end()
         if self._hook is None:
             return
         process = self._hook._submit_sp
@@ -245,7 +292,7 @@ class DcStateOperator(DcSparkOperator):
 
     def run_action(self, context: Context, action: str, details: Mapping[str, Any]) -> dict[str, Any]:
         """Submit the action, log its text for people, and return the rest of its result."""
-        from airflow_dc_provider.wording import MAX_TEXT, plain
+        from dc_engine.wording import MAX_TEXT, plain
 
         try:
             check_folder("state", self.state)
@@ -261,68 +308,20 @@ class DcStateOperator(DcSparkOperator):
         return result
 
 
-def no_answer(answer: str, failure: Exception | None, hidden: str = "") -> DcGateError:
+def no_answer(answer: str, failure: Exception | None, hidden: str = "", program: str = "spark-submit") -> DcGateError:
     """The error for a job that left nothing: what Spark said last, unless ``hidden`` says why that is not shown."""
-    from airflow_dc_provider.wording import plain
+    from dc_engine.wording import plain
 
     if failure is None:
         return DcGateError(
-            f"spark-submit succeeded, but the job left no {answer}.",
+            f"{program} succeeded, but the job left no {answer}.",
             hint="Airflow's worker and Spark's driver must see the same state folder.",
         )
     if hidden:
         return DcGateError(
-            f"spark-submit failed before the job could say why; {_LEFT_OUT.format(hidden)}",
+            f"{program} failed before the job could say why; {_LEFT_OUT.format(hidden)}",
             hint="Look into Spark's own logs, where it has some; or run the task once with mask=[] where its log may "
             "show values.",
         )
     lines = [plain(line, 300) for line in str(failure).splitlines() if line.strip()][-_LAST_LINES:]
-    return DcGateError("spark-submit failed before the job could say why. Its last lines:\n" + "\n".join(lines))
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuse a value that an argument does not have."""
-    if value not in choices:
-        hint = did_you_mean(str(value), choices)
-        raise ValueError(f"{name} is {value!r}, and must be one of {tuple(choices)}. {hint}")
-
-
-def check_folder(name: str, value: Any) -> None:
-    """Refuse a relative path: it would be a different, empty folder wherever a worker happens to start."""
-    if not isinstance(value, str) or not ("://" in value or Path(value).is_absolute()):
-        raise RequestError(
-            f"{name} is {value!r}, and must be an absolute path or a URI such as s3://bucket/{name}/tax."
-        )
-
-
-def constraint_source(task: SparkSubmitOperator, constraints: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
-    """Where constraints are: a relative path starts in the folder of the DAG file."""
-    if not isinstance(constraints, str) or "://" in constraints:
-        return constraints
-    folder = Path(task.dag.fileloc).parent if task.has_dag() else Path()
-    return str(folder / constraints)
-
-
-def load_name(value: Any) -> str | None:
-    """A rendered load_id, which may be a date or a number; ``None`` stays ``None``."""
-    return None if value is None else str(value)
-
-
-def is_open(value: Any) -> bool:
-    """Whether a value is known only once the task runs."""
-    if isinstance(value, str):
-        return "{{" in value or "{%" in value
-    if isinstance(value, Mapping):
-        return any(is_open(one) for one in value.values())
-    if isinstance(value, list | tuple):
-        return any(is_open(one) for one in value)
-    return is_known_later(value)
-
-
-def settled(value: Any) -> Any:
-    """A source with a text in place of each result of another task, so that its form can be checked."""
-    if is_known_later(value):
-        return {"path": "later"}
-    if isinstance(value, Mapping):
-        return {name: "later" if is_known_later(one) else one for name, one in value.items()}
-    return value
+    return DcGateError(f"{program} failed before the job could say why. Its last lines:\n" + "\n".join(lines))

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_dc_provider.arguments import check_folder, constraint_source, is_open, load_name, settled
 from airflow_dc_provider.exceptions import DcGateError
-from airflow_dc_provider.operators.base import (
-    DcStateOperator,
-    check_folder,
-    constraint_source,
-    is_open,
-    load_name,
-    settled,
-)
+from airflow_dc_provider.operators.base import DcStateOperator
 from dc_engine.constraints.files import load_constraints, to_mapping
 from dc_engine.discovery.asking import Discovery
 from dc_engine.errors import DcError
@@ -33,11 +27,13 @@ class DcDiscoverOperator(DcStateOperator):
     :param state: The folder of the table's state, the gate's: an absolute path or an fsspec URI. (templated)
     :param table: Where the table is, in the form of a gate's ``changes``. Needed when the state has no rows yet (the
         table becomes its first load) or lacks columns that are looked at. (templated)
-    :param classes: Which dependencies to look for: some of ``unique``, ``fd``, ``dc``. By default all.
-    :param space: What to look at: ``columns`` or ``exclude``, ``ordered`` and ``unordered``, ``cross``, ``nulls``.
-        (templated)
+    :param classes: Which dependencies to look for: some of ``unique``, ``fd``, ``od``, ``pod``, ``dc``. By default
+        ``unique``, ``fd`` and ``dc``.
+    :param space: What to look at: ``columns`` or ``exclude``, ``ordered`` and ``unordered``, ``cross``,
+        ``descending``, ``nulls``. (templated)
     :param mode: How patterns are kept: ``counted``, ``witnessed``, or ``auto``: whichever fits the size of the table.
     :param view: ``merged`` shows a dependency once, in its simplest class; ``complete`` shows the whole set of each.
+    :param explain: Orders of lists (``year, salary -> year, bin``): which of their parts hold, and where one does not.
     :param max_error: The share of all pairs of rows that may violate a dependency.
     :param limits: Where the search ends: ``max_terms``, ``max_dependencies``, ``seconds``.
     :param load_id: What the table's rows are called if they become the first load. (templated)
@@ -64,6 +60,7 @@ class DcDiscoverOperator(DcStateOperator):
         space: Mapping[str, Any] | None = None,
         mode: str = "auto",
         view: str = "merged",
+        explain: Sequence[str] | None = None,
         max_error: float = 0,
         limits: Mapping[str, Any] | None = None,
         load_id: str = "initial",
@@ -78,6 +75,7 @@ class DcDiscoverOperator(DcStateOperator):
         self.space = space
         self.mode = mode
         self.view = view
+        self.explain = explain
         self.max_error = max_error
         self.limits = limits
         self.load_id = load_id
@@ -87,8 +85,8 @@ class DcDiscoverOperator(DcStateOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, log the best of what it found, and return numbers and the best."""
-        from airflow_dc_provider.report import MAX_TEXT, plain
         from dc_engine.telling import answer_lines
+        from dc_engine.wording import MAX_TEXT, plain
 
         answer = self.run_job(context, self._request(), job="discover")
         for line in answer_lines(answer):
@@ -117,6 +115,7 @@ class DcDiscoverOperator(DcStateOperator):
             "space": self.space,
             "mode": self.mode,
             "view": self.view,
+            "explain": self.explain,
             "max_error": self.max_error,
             "limits": self.limits,
             "load_id": load_name(self.load_id),

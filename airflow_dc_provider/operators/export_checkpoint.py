@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_dc_provider.arguments import check_folder, is_open, load_name
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.mapping import LOAD_OF_THE_RUN
-from airflow_dc_provider.operators.base import check_folder, is_open, load_name
+from airflow_dc_provider.pages.recorded import DOCS, SITE
 from dc_engine.errors import DcError
 from dc_engine.request import check_load_id, read_names
 
@@ -33,7 +35,8 @@ class DcExportCheckpointOperator(BaseOperator):
         mapped task. (templated)
     :param context_folder: The folder of a Great Expectations file context, an absolute path or an fsspec URI; made
         when missing. (templated)
-    :param docs_url: Where the folder of Data Docs' start page is served, for the link on the task. (templated)
+    :param docs_url: Where the folder of Data Docs' start page is served, for the link on the task; without it Airflow
+        itself shows the page. (templated)
     :param mask: Columns whose values must not be shown, besides those that the newest load of the state masks.
         (templated)
     :param keep_runs: The most checkpoint runs of the table that the context keeps.
@@ -100,6 +103,7 @@ class DcExportCheckpointOperator(BaseOperator):
         page = page_address(exported.docs, exported.index, self.docs_url)
         self.log.info("Data Docs: %s", page)
         context["ti"].xcom_push(key=DATA_DOCS, value=page)
+        self._record(context, exported)
         return {
             "checkpoint": exported.checkpoint,
             "run": exported.run,
@@ -107,6 +111,14 @@ class DcExportCheckpointOperator(BaseOperator):
             "repeated": exported.repeated,
             "data_docs": page,
         }
+
+    def _record(self, context: Context, exported: Exported) -> None:
+        """Tell the pages of Airflow where these Data Docs are, unless they are at a place of their own."""
+        site = f"{exported.folder}/{SITE}/"
+        page = (exported.docs or "").removeprefix("file://")
+        if page.startswith(site):
+            where = {"folder": exported.folder, "docs_conn_id": self.context_conn_id}
+            context["ti"].xcom_push(key=DOCS, value={**where, "page": unquote(page.removeprefix(site))})
 
     def _export(self) -> Exported:
         from airflow_dc_provider.credentials import state_access

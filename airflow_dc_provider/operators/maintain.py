@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_dc_provider.arguments import check_choice, settled
 from airflow_dc_provider.exceptions import DcStateError
-from airflow_dc_provider.operators.base import DcStateOperator, check_choice, settled
+from airflow_dc_provider.operators.base import DcStateOperator
 from dc_engine.request import read_source
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ class DcMaintainOperator(DcStateOperator):
 
 def unsound(state: str, problems: Sequence[str]) -> str:
     """What is wrong with a state, and what to do about it."""
-    from airflow_dc_provider.wording import MAX_TEXT, plain
     from dc_engine.errors import counted
+    from dc_engine.wording import MAX_TEXT, plain
 
     rest = len(problems) - _MAX_PROBLEMS
     return "\n".join(

@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
+from airflow_dc_provider.arguments import check_constraints, check_load_is_named
 from airflow_dc_provider.mapping import check_mapping
 
 
@@ -22,5 +23,10 @@ class GatePartial(OperatorPartial):
 
 
 def _checked(mapped: MappedOperator) -> MappedOperator:
+    fixed = mapped.partial_kwargs
+    if "load_id" in fixed:
+        check_load_is_named(fixed["load_id"])
     check_mapping(mapped)
+    if "constraints" in fixed:
+        check_constraints(mapped, fixed["constraints"])
     return mapped

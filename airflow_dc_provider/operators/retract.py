@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_dc_provider.operators.base import DcStateOperator, is_open, load_name
+from airflow_dc_provider.arguments import is_open, load_name
+from airflow_dc_provider.operators.base import DcStateOperator
 from dc_engine.request import check_load_id
 
 if TYPE_CHECKING:

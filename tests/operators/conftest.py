@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import json
 import os
 import shutil
+import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-# Before anything imports airflow: it reads its home once, at import.
-if "AIRFLOW_HOME" not in os.environ:
-    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="dc-airflow-home-")
-    atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 FAKE_SPARK_SUBMIT = """#!{python}
 import json, os, subprocess, sys
@@ -47,6 +41,22 @@ if answer["result"] is not None:
     Path(after("--result")).write_text(answer["result"])
 sys.exit(answer["exit"])
 """
+
+LOST = {
+    "id": "fd-5e1f5e1f5e1f",
+    "class": "fd",
+    "text": "zip -> state",
+    "formula": "not (t.zip = s.zip and t.state != s.state)",
+    "severity": "error",
+    "watched": True,
+    "violations": 3,
+    "example": {
+        "t": {"row": {"id": 17}, "values": {"zip": "10115", "state": "BB"}, "rows": 1},
+        "s": {"row": {"id": 4}, "values": {"zip": "10115", "state": "BE"}, "rows": 2},
+    },
+    "instead": [{"id": "fd-1", "text": "zip, city -> state"}],
+}
+"""A dependency that a load has lost, as a verdict says it."""
 
 
 class FakeSpark:
@@ -85,6 +95,22 @@ class FakeSpark:
         arguments = self.call["arguments"]
         pairs = (value for name, value in itertools.pairwise(arguments) if name == "--conf")
         return dict(pair.split("=", 1) for pair in pairs)
+
+
+@pytest.fixture(scope="session")
+def outcomes(tmp_path_factory: pytest.TempPathFactory, airflow_database: Path) -> dict[str, Any]:
+    """What a real Airflow makes of the DAGs in ``tried_dags.py``; tests of the group ``airflow`` share it."""
+    folder = tmp_path_factory.mktemp("tried")
+    (folder / "airflow").mkdir()
+    shutil.copy(airflow_database, folder / "airflow")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYSPARK"))}
+    command = [sys.executable, "-m", "tests.operators.tried_dags", folder]
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    found = json.loads((folder / "outcomes.json").read_text())
+    assert found.pop("import_errors") == {}
+    return {**found, "said": done.stdout + done.stderr}
 
 
 class FakeTaskInstance:
@@ -161,8 +187,8 @@ def passing() -> dict[str, Any]:
         "decision": "pass",
         "rows": {"inserted": 1000, "deleted": 0, "total": 22000},
         "constraints": [
-            _rule("zip_decides_city", "fd", "not (t.zip = s.zip and t.city != s.city)"),
-            _rule("salary_is_positive", "deny", "not (t.salary <= 0)", severity="warn"),
+            rule("zip_decides_city", "fd", "not (t.zip = s.zip and t.city != s.city)"),
+            rule("salary_is_positive", "deny", "not (t.salary <= 0)", severity="warn"),
         ],
         "dependencies": {},
         "seconds": {"read": 0.4, "probe": 0.7, "commit": 0.1, "total": 1.4},
@@ -211,7 +237,7 @@ def quarantined(failing: dict[str, Any]) -> dict[str, Any]:
     return failing["quarantine"]
 
 
-def _rule(name: str, kind: str, formula: str, severity: str = "error") -> dict[str, Any]:
+def rule(name: str, kind: str, formula: str, severity: str = "error") -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,

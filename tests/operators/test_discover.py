@@ -39,6 +39,7 @@ def answer() -> dict[str, Any]:
             "support": None if place == 3 else 1000 - place,
             "rank": place + 1,
             "since": "initial",
+            "implies": [],
         }
         for place in range(12)
     ]
@@ -163,7 +164,7 @@ def test_an_error_of_the_job_is_the_tasks(discover, fake_spark, ti):
         discover().execute({"ti": ti})
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("submit")
 def test_with_a_real_spark_submit_the_state_has_what_was_found(tmp_path, monkeypatch, state, ti):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
     zips = [place * 7 % 30 for place in range(200)]

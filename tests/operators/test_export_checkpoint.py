@@ -14,6 +14,7 @@ import airflow_dc_provider.checkpoints
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator, page_address
+from airflow_dc_provider.pages.recorded import DOCS
 from dc_engine.apply_load import apply_load
 from dc_engine.errors import RequestError
 from tests.inprocess import Session, Source
@@ -55,6 +56,15 @@ def shown(tmp_path: Path, text: str) -> list[Path]:
     """The files of the context with a text in them."""
     files = [path for path in (tmp_path / "quality").rglob("*") if path.is_file()]
     return [path for path in files if text in path.read_text(errors="replace")]
+
+
+def link_of(task: DcExportCheckpointOperator, ti: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the link on the task leads."""
+    found = lambda *, ti_key, key: ti_key.pushed.get(key)  # noqa: E731
+    monkeypatch.setattr("airflow_dc_provider.links.data_docs.XCom.get_value", found)
+    (link,) = task.operator_extra_links
+    assert isinstance(link, DataDocsLink)
+    return link.get_link(task, ti_key=ti)
 
 
 class TestExport:
@@ -136,9 +146,10 @@ class TestElsewhere:
             monkeypatch.setenv("AIRFLOW_CONN_QUALITY", json.dumps(connection))
             uri = server.uri()
             returned = export(context_folder=uri, context_conn_id="quality").execute({"ti": ti})
-            assert returned["data_docs"].startswith(
-                f"{uri}/gx/uncommitted/data_docs/local_site/validations/dcgate/tax/"
-            )
+            site = f"{uri}/gx/uncommitted/data_docs/local_site/"
+            assert returned["data_docs"].startswith(f"{site}validations/dcgate/tax/")
+            page = returned["data_docs"].removeprefix(site)
+            assert ti.pushed[DOCS] == {"folder": f"{uri}/gx", "docs_conn_id": "quality", "page": page}
             with pytest.raises(DcGateError, match="cannot be"):
                 export(context_folder=uri).execute({"ti": ti})
             assert server.secret not in capfd.readouterr().out
@@ -150,12 +161,36 @@ class TestTheLink:
         returned = task.execute({"ti": ti})
         assert ti.pushed[DATA_DOCS] == returned["data_docs"]
         assert returned["data_docs"].startswith("https://docs.example.com/quality/validations/dcgate/tax/tuesday_v2/")
-        monkeypatch.setattr(
-            "airflow_dc_provider.links.data_docs.XCom.get_value", lambda *, ti_key, key: ti_key.pushed.get(key)
+        assert link_of(task, ti, monkeypatch) == returned["data_docs"]
+
+    def test_without_an_address_of_the_web_it_leads_to_the_page_in_airflow(self, export, ti, monkeypatch, tmp_path):
+        task = export(context_folder=str(tmp_path / "with space"))
+        assert link_of(task, ti, monkeypatch) == ""
+        page = task.execute({"ti": ti})["data_docs"]
+        folder = tmp_path / "with space" / "gx"
+        page = page.removeprefix(f"file://{folder}/uncommitted/data_docs/local_site/")
+        assert ti.pushed[DOCS] == {"folder": str(folder), "docs_conn_id": None, "page": page}
+        ti.dag_id, ti.task_id, ti.run_id, ti.map_index = (
+            "tax",
+            "group.data_docs",
+            "manual__2026-01-01T00:00:00+00:00",
+            3,
         )
-        (link,) = task.operator_extra_links
-        assert isinstance(link, DataDocsLink)
-        assert link.get_link(task, ti_key=ti) == returned["data_docs"]
+        assert link_of(task, ti, monkeypatch) == (
+            "dc/docs/tax/group.data_docs/manual__2026-01-01T00%3A00%3A00%2B00%3A00/3/"
+        )
+
+    def test_data_docs_at_a_place_of_their_own_are_not_shown_by_airflow(self, export, ti, monkeypatch, tmp_path):
+        export().execute({"ti": ti})
+        configuration = tmp_path / "quality" / "gx" / "great_expectations.yml"
+        text = configuration.read_text().replace("uncommitted/data_docs/local_site/", str(tmp_path / "elsewhere"))
+        configuration.write_text(text)
+        ti.pushed.clear()
+        task = export(load_id="monday")
+        returned = task.execute({"ti": ti})
+        assert returned["data_docs"].startswith(f"file://{tmp_path}/elsewhere/")
+        assert DOCS not in ti.pushed
+        assert link_of(task, ti, monkeypatch) == returned["data_docs"]
 
     @pytest.mark.parametrize(
         ("page", "index", "docs_url", "address"),

@@ -12,13 +12,19 @@ from pathlib import Path
 import pytest
 
 from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
+from tests.operators.conftest import LOST
+
+
+def flat(text: str) -> str:
+    """A log without its line breaks."""
+    return " ".join(text.split())
 
 
 class TestOpenGate:
     def test_returns_a_small_summary_and_pushes_it_as_verdict(self, gate, fake_spark, ti, passing, state):
         fake_spark.answers(passing)
         returned = gate().execute({"ti": ti})
-        assert ti.pushed == {"verdict": returned}
+        assert ti.pushed == {"dc_state": {"state": str(state), "state_conn_id": None}, "verdict": returned}
         assert returned == {
             "table": "tax",
             "load_id": "2026-01-03",
@@ -27,6 +33,7 @@ class TestOpenGate:
             "replaced": False,
             "discarded": False,
             "decision": "pass",
+            "decided": None,
             "rows": {"inserted": 1000, "deleted": 0, "total": 22000},
             "constraints": {
                 name: {
@@ -200,13 +207,15 @@ class TestClosedGate:
         assert caught.value.summary == ti.pushed["verdict"]
         assert "Berln" not in json.dumps(ti.pushed)
 
-    def test_the_message_has_all_that_is_needed_at_night(self, gate, fake_spark, ti, failing):
+    def test_the_log_has_all_that_is_needed_at_night_and_ends_with_what_is_needed_first(
+        self, gate, fake_spark, ti, failing, capfd, state
+    ):
         fake_spark.answers(failing)
-        with pytest.raises(DcViolationError) as caught:
+        with pytest.raises(DcViolationError):
             gate().execute({"ti": ti})
-        message = str(caught.value)
-        for needed in (
-            "Load 2026-01-03 of table tax broke 1 of 2 rules",
+        log = capfd.readouterr().out
+        in_order = (
+            "Load 2026-01-03 of table tax broke 1 of 2 rules. The gate is closed",
             "zip_decides_city (error): 31 new violations by 4 of the load's 1,000 rows; tolerated: 0 new",
             "A zip code lies in one city.",
             "not (t.zip = s.zip and t.city != s.city)",
@@ -214,33 +223,65 @@ class TestClosedGate:
             "/state/violations/3/zip_decides_city.parquet",
             "/state/violations/3/zip_decides_city.rows.parquet",
             "What to do:",
-        ):
-            assert needed in message
-        assert [line.split() for line in message.splitlines() if "Berl" in line] == [["city", "Berln", "Berlin"]]
-        assert "Hambrg" in message
-        assert "Muenchn" not in message
+            "Load 2026-01-03 of table tax: FAIL; rows: 1,000 inserted",
+            "rule                severity  new  total  violating rows  decision",
+            "zip_decides_city    error      31     40               4  FAIL",
+            "Load 2026-01-03 of table tax broke 1 of 2 rules. The gate is closed: tasks behind it do not run.",
+            "Is the data wrong? Fix it at the source, and run this task again under the same load_id.",
+            "Is it known? Mark this task as success",
+        )
+        places = [log.rfind(text) if place > 7 else log.find(text) for place, text in enumerate(in_order)]
+        assert -1 not in places
+        assert places == sorted(places)
+        assert [line.split() for line in log.splitlines() if "Berl" in line] == [["city", "Berln", "Berlin"]]
+        assert "Hambrg" in log
+        assert "Muenchn" not in log
+        end = log[places[8] :].partition(" [airflow.task")[0]
+        assert max(len(line) for line in end.splitlines() if str(state) not in line) <= 120, "the page cuts longer ones"
+        assert len(end.splitlines()) < 15
 
-    def test_says_where_the_rows_went_before_it_fails(self, gate, fake_spark, ti, failing, quarantined):
+    def test_the_exception_tells_it_in_one_short_line(self, gate, fake_spark, ti, failing):
         fake_spark.answers(failing)
-        with pytest.raises(DcViolationError, match=r"4 violating rows .* in /quarantine/3/violating"):
+        with pytest.raises(DcViolationError) as caught:
+            gate().execute({"ti": ti})
+        assert str(caught.value) == (
+            "Load 2026-01-03 of table tax broke 1 of 2 rules: zip_decides_city (31 new violations). The gate is closed."
+        )
+
+    def test_many_broken_rules_make_no_long_line(self, gate, fake_spark, ti, failing):
+        first = failing["constraints"][0]
+        failing["constraints"] = [{**first, "name": f"rule_{number}" + "x" * 500} for number in range(300)]
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationError, match="and 295 more") as caught:
+            gate().execute({"ti": ti})
+        assert len(str(caught.value)) < 600
+
+    def test_says_where_the_rows_went_before_it_fails(self, gate, fake_spark, ti, failing, quarantined, capfd):
+        fake_spark.answers(failing)
+        with pytest.raises(DcViolationError):
             gate(quarantine="/quarantine").execute({"ti": ti})
+        assert "4 violating rows (Parquet) in /quarantine/3/violating" in capfd.readouterr().out
         assert ti.pushed["quarantine_clean"] == "/quarantine/3/clean"
         assert ti.pushed["quarantine_violating"] == "/quarantine/3/violating"
         assert ti.pushed["verdict"]["quarantine"] == quarantined
 
-    def test_can_be_asked_to_let_airflow_retry(self, gate, fake_spark, ti, failing):
+    def test_can_be_asked_to_let_airflow_retry(self, gate, fake_spark, ti, failing, capfd):
         from airflow.sdk.exceptions import AirflowFailException
 
         fake_spark.answers(failing)
-        with pytest.raises(DcViolationRetryError, match="wait for the next retry of this task") as caught:
+        with pytest.raises(DcViolationRetryError) as caught:
             gate(retry_on_violation=True).execute({"ti": ti})
+        assert "Fix it at the source, and wait for the next retry." in capfd.readouterr().out
         assert not isinstance(caught.value, AirflowFailException)
         assert ti.pushed["verdict"]["decision"] == "fail"
 
-    def test_tells_of_a_discarded_load(self, gate, fake_spark, ti, failing):
+    def test_tells_of_a_discarded_load(self, gate, fake_spark, ti, failing, capfd):
         fake_spark.answers({**failing, "discarded": True})
-        with pytest.raises(DcViolationError, match="the state is as it was without it"):
+        with pytest.raises(DcViolationError):
             gate(rejected_load="discard").execute({"ti": ti})
+        log = flat(capfd.readouterr().out)
+        assert "the state is as it was without it" in log
+        assert "how to let it in after all stands above" in log
         assert ti.pushed["verdict"]["discarded"] is True
 
     def test_stays_open_when_asked_only_to_warn(self, gate, fake_spark, ti, failing, capfd):
@@ -253,20 +294,20 @@ class TestClosedGate:
     def test_says_when_it_stays_open_for_a_load_that_was_discarded(self, gate, fake_spark, ti, failing, capfd):
         fake_spark.answers({**failing, "discarded": True})
         gate(on_violation="warn", rejected_load="discard").execute({"ti": ti})
-        assert "tasks behind the gate must not add them to the table" in capfd.readouterr().out
+        assert "tasks behind the gate must not add them to the table" in flat(capfd.readouterr().out)
 
     def test_stays_open_when_only_rules_of_severity_warn_are_broken(self, gate, fake_spark, ti, failing):
         failing["decision"] = failing["constraints"][0]["severity"] = "warn"
         fake_spark.answers(failing)
         assert gate().execute({"ti": ti})["decision"] == "warn"
 
-    def test_values_cannot_break_the_log(self, gate, fake_spark, ti, failing):
+    def test_values_cannot_break_the_log(self, gate, fake_spark, ti, failing, capfd):
         values = failing["constraints"][0]["samples"][0]["t"]["values"]
         values["city"] = "Ber\nln\r\x1b[31m\u202e" + "x" * 10_000
         fake_spark.answers(failing)
-        with pytest.raises(DcViolationError) as caught:
+        with pytest.raises(DcViolationError):
             gate().execute({"ti": ti})
-        line = next(line for line in str(caught.value).splitlines() if "Ber\\nln\\r\\x1b[31m\\u202e" in line)
+        line = next(line for line in capfd.readouterr().out.splitlines() if "Ber\\nln\\r\\x1b[31m\\u202e" in line)
         assert len(line) < 200
 
 
@@ -275,11 +316,12 @@ class TestMask:
         fake_spark.answers({**failing, "replayed": True})
         with pytest.raises(DcViolationError) as caught:
             gate(mask=["CITY", "id"]).execute({"ti": ti})
-        for place in (str(caught.value), str(caught.value.summary), str(ti.pushed), capfd.readouterr().out):
+        log = capfd.readouterr().out
+        for place in (str(caught.value), str(caught.value.summary), str(ti.pushed), log):
             assert "Berl" not in place
             assert "id=17" not in place
-        assert "worst rows: id=*** (8 violations)" in str(caught.value)
-        assert re.search(r"zip +10115 +10115", str(caught.value)), "what is not masked is shown"
+        assert "worst rows: id=*** (8 violations)" in log
+        assert re.search(r"zip +10115 +10115", log), "what is not masked is shown"
 
     def test_an_open_gate_masks_too(self, gate, fake_spark, ti, failing, capfd):
         fake_spark.answers(failing)
@@ -319,20 +361,6 @@ class TestMask:
         assert "left out" not in log
 
 
-LOST = {
-    "id": "fd-5e1f5e1f5e1f",
-    "class": "fd",
-    "text": "zip -> state",
-    "formula": "not (t.zip = s.zip and t.state != s.state)",
-    "severity": "error",
-    "watched": True,
-    "violations": 3,
-    "example": {
-        "t": {"row": {"id": 17}, "values": {"zip": "10115", "state": "BB"}, "rows": 1},
-        "s": {"row": {"id": 4}, "values": {"zip": "10115", "state": "BE"}, "rows": 2},
-    },
-    "instead": [{"id": "fd-1", "text": "zip, city -> state"}],
-}
 HOLDS = {name: LOST[name] for name in ("class", "formula", "severity")}
 
 
@@ -349,17 +377,18 @@ class TestLostDependencies:
         fake_spark.answers(losing)
         with pytest.raises(DcViolationError) as caught:
             gate().execute({"ti": ti})
-        message = str(caught.value)
+        log = flat(capfd.readouterr().out)
         why = (
             "zip -> state (error), because row {id: 17} and row {id: 4} agree on zip and differ in state (3 violations)"
             "; now holds: zip, city -> state"
         )
-        assert message.startswith("Load 2026-01-03 of table tax lost 1 of 3 watched dependencies. The gate is closed")
-        assert f"Lost: {why}" in message
-        assert re.search(r"state +BB +BE", message)
-        assert "The dependency was a coincidence" in message
-        assert "The rule is too strict" not in message
-        log = capfd.readouterr().out
+        assert str(caught.value) == (
+            "Load 2026-01-03 of table tax lost 1 of 3 watched dependencies: zip -> state (lost). The gate is closed."
+        )
+        assert f"Lost: {why}" in log
+        assert "state BB BE" in log
+        assert "The dependency was a coincidence" in log
+        assert "The rule is too strict" not in log
         assert f"1 of 3 watched dependencies was lost: {why}" in log
         assert "No longer holds, and nobody watches it: city -> zip" in log
 
@@ -408,7 +437,7 @@ class TestLostDependencies:
 
     def test_a_broken_rule_closes_it_whatever_is_ignored(self, gate, fake_spark, ti, failing, losing):
         fake_spark.answers({**failing, "dependencies": losing["dependencies"]})
-        with pytest.raises(DcViolationError, match=r"broke 1 of 2 rules and lost 1 of 3 watched dependencies\."):
+        with pytest.raises(DcViolationError, match=r"broke 1 of 2 rules and lost 1 of 3 watched dependencies: "):
             gate(on_invalidated="ignore").execute({"ti": ti})
 
     def test_a_load_that_was_discarded_for_one_is_told_of_even_if_that_is_ignored(
@@ -416,26 +445,28 @@ class TestLostDependencies:
     ):
         fake_spark.answers({**losing, "discarded": True})
         gate(on_invalidated="ignore", rejected_load="discard").execute({"ti": ti})
-        assert "tasks behind the gate must not add them to the table" in capfd.readouterr().out
+        assert "tasks behind the gate must not add them to the table" in flat(capfd.readouterr().out)
 
     def test_values_are_masked(self, gate, fake_spark, ti, losing, capfd):
         fake_spark.answers({**losing, "replayed": True})
         with pytest.raises(DcViolationError) as caught:
             gate(mask=["state", "ID"]).execute({"ti": ti})
-        for place in (str(caught.value), str(ti.pushed), capfd.readouterr().out):
+        log = flat(capfd.readouterr().out)
+        for place in (str(caught.value), str(ti.pushed), log):
             assert "BB" not in place
             assert "{id: 17}" not in place
-        assert "row {id: ***} and row {id: ***} agree on zip and differ in state" in str(caught.value)
+        assert "row {id: ***} and row {id: ***} agree on zip and differ in state" in log
 
-    def test_values_cannot_break_the_log(self, gate, fake_spark, ti, losing):
+    def test_values_cannot_break_the_log(self, gate, fake_spark, ti, losing, capfd):
         lost = json.loads(json.dumps(LOST))
         lost["example"]["t"] = {"row": {"a\nb": "x\ny\x1b[2J"}, "values": {"state": "Ber\nln"}, "rows": 1}
         losing["dependencies"]["invalidated"] = [lost]
         fake_spark.answers(losing)
-        with pytest.raises(DcViolationError) as caught:
+        with pytest.raises(DcViolationError):
             gate().execute({"ti": ti})
-        assert "row {a\\nb: x\\ny\\x1b[2J}" in str(caught.value)
-        assert "\x1b[2J" not in str(caught.value)
+        log = capfd.readouterr().out
+        assert "row {a\\nb: x\\ny\\x1b[2J}" in log
+        assert "\x1b[2J" not in log
 
 
 FORGED = "x\n::endgroup::\nLoad one of table tax: PASS\r\x1b[2J\u2028"
@@ -499,7 +530,7 @@ class TestToolErrors:
         fake_spark.answers({"schema_version": 1, "error": error}, exit_code=1)
         with pytest.raises(DcGateError, match=r"(?s)Column 'zip' is missing\..*Hint: Did you mean 'zip_code'\?"):
             gate().execute({"ti": ti})
-        assert ti.pushed == {}
+        assert list(ti.pushed) == ["dc_state"]
         assert not [path for path in state.rglob("*") if path.is_file()]
 
     def test_is_retried(self):

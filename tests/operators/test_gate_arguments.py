@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG, Asset
 
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOperator
@@ -28,18 +30,10 @@ def arguments(rules: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("map_index", "load_id"), [(-1, "a run"), (None, "a run"), (0, "a run-0"), (12, "a run-12")])
 @pytest.mark.parametrize("native", [False, True])
 def test_the_load_is_named_after_the_run_and_the_map_index_unless_told(arguments, map_index, load_id, native):
-    from airflow.sdk import DAG
-
     with DAG("d", schedule=None, render_template_as_native_obj=native):
         operator = DcGateOperator(**{**arguments, "changes": {"path": "/landing"}})
     operator.render_template_fields({"run_id": "a run", "ti": SimpleNamespace(map_index=map_index)})
     assert operator.load_id == load_id
-
-
-@pytest.mark.parametrize("value", ["skip", "ask"])
-def test_what_comes_later_is_refused_as_such(arguments, value):
-    with pytest.raises(ValueError, match=f"on_violation='{value}' comes in a later version"):
-        DcGateOperator(**arguments, on_violation=value)
 
 
 def test_a_mistyped_on_invalidated_gets_a_hint(arguments):
@@ -182,11 +176,55 @@ def test_a_bad_constraint_file_is_an_import_error_that_names_it(arguments, tmp_p
         DcGateOperator(**{**arguments, "constraints": str(path)})
 
 
-def test_a_constraint_file_that_is_not_here_yet_is_no_import_error(arguments, fake_spark, ti):
-    operator = DcGateOperator(**{**arguments, "constraints": "/not/here/rules.yml"})
-    with pytest.raises(DcGateError, match=r"/not/here/rules\.yml"):
-        operator.execute({"ti": ti})
-    assert not fake_spark.was_called
+class TestRefusedWhenTheDagIsParsed:
+    def test_a_constraint_file_that_does_not_exist(self, arguments, tmp_path):
+        (tmp_path / "rules.yml").touch()
+        given = {**arguments, "constraints": str(tmp_path / "ruels.yml")}
+        with pytest.raises(ConstraintError, match=r"(?s)ruels\.yml: there is no such .*Did you mean 'rules\.yml'\?"):
+            DcGateOperator(**given)
+        del given["changes"]
+        with DAG("d", schedule=None), pytest.raises(ConstraintError, match="there is no such constraint file"):
+            DcGateOperator.partial(**given).expand(changes=[{"path": "/a"}])
+
+    def test_one_beside_the_dag_file_too(self, arguments, tmp_path):
+        with DAG("d", schedule=None) as dag:
+            dag.fileloc = str(tmp_path / "dag.py")
+            with pytest.raises(ConstraintError, match=rf"{tmp_path}/rules\.yml: there is no such constraint file"):
+                DcGateOperator(**{**arguments, "constraints": "rules.yml"})
+
+    @pytest.mark.parametrize("constraints", ["{{ var.value.rules }}", "s3://nowhere/rules.yml", "rules.yml"])
+    def test_not_one_that_is_known_later(self, arguments, constraints):
+        """A template, another filesystem, and a relative path before the task is in a DAG."""
+        DcGateOperator(**{**arguments, "constraints": constraints})
+
+    def test_a_load_without_a_name(self, arguments):
+        with pytest.raises(RequestError, match="load_id is None") as caught:
+            DcGateOperator(**{**arguments, "load_id": None})
+        assert "Leave load_id out" in caught.value.hint
+        mapped = {name: value for name, value in arguments.items() if name != "changes"}
+        with DAG("d", schedule=None), pytest.raises(RequestError, match="load_id is None"):
+            DcGateOperator.partial(**{**mapped, "load_id": None}).expand(changes=[{"path": "/a"}])
+
+    def test_changes_that_are_a_path_are_told_how_to_write_it(self, arguments):
+        with pytest.raises(RequestError, match="'changes' is a text") as caught:
+            DcGateOperator(**{**arguments, "changes": "/landing/tax"})
+        assert 'Write {"path": "/landing/tax"}' in caught.value.hint
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"response_timeout": timedelta(hours=1)}, "need on_violation='ask'"),
+            ({"assigned_users": [{"id": "ada", "name": "Ada"}]}, "need on_violation='ask'"),
+            ({"on_violation": "ask", "response_timeout": timedelta()}, "must be a positive timedelta"),
+            ({"on_violation": "ask", "response_timeout": 60}, "must be a positive timedelta"),
+            ({"on_violation": "ask", "assigned_users": ["ada"]}, "each is a mapping"),
+            ({"asset": "tax"}, "must be an Asset"),
+            ({"asset": Asset("tax"), "outlets": [Asset("tax")]}, "is in 'outlets' too"),
+        ],
+    )
+    def test_what_does_not_fit_together(self, arguments, wrong, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            DcGateOperator(**arguments, **wrong)
 
 
 def test_a_constraint_file_may_be_a_uri(arguments, fake_spark, ti, passing, tmp_path):
@@ -251,16 +289,12 @@ def test_results_of_other_tasks_may_stand_for_any_argument(rules):
 
 
 def test_default_args_reach_the_gate_and_its_parent(arguments):
-    from airflow.sdk import DAG
-
     with DAG("d", schedule=None, default_args={"on_violation": "warn", "conf": {"spark.x": "y"}, "durable": True}):
         gate = DcGateOperator(**arguments)
     assert (gate.on_violation, gate.conf, gate.durable) == ("warn", {"spark.x": "y"}, False)
 
 
 def test_gates_can_be_mapped(arguments):
-    from airflow.sdk import DAG
-
     changes = arguments.pop("changes")
     with DAG("d", schedule=None):
         mapped = DcGateOperator.partial(**arguments).expand(changes=[changes])
@@ -278,8 +312,6 @@ def test_a_dag_with_a_gate_survives_serialisation(arguments):
 
 
 def test_a_relative_constraint_file_starts_at_the_dag_file(arguments, tmp_path: Path):
-    from airflow.sdk import DAG
-
     (tmp_path / "rules.yml").write_text("version: 1\ntable: tax\nconstraints: oops\n")
     with DAG("d", schedule=None) as dag:
         dag.fileloc = str(tmp_path / "dag.py")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_dc_provider.lost import MAX_INSTEAD, MAX_LOST, MAX_UNWATCHED, dependency_lines, lost_detail_lines, sentence
+from dc_engine.lost import MAX_INSTEAD, MAX_LOST, MAX_UNWATCHED, dependency_lines, lost_detail_lines, sentence
 from dc_engine.verdict import Dependencies, DependencyVerdict, LostDependency, Verdict
 
 EXAMPLE = {
@@ -39,6 +39,18 @@ def verdict(*invalidated: LostDependency, watched: int = 0) -> Verdict:
 )
 def test_a_sentence_says_which_rows_show_it_and_how(formula: str, because: str) -> None:
     assert sentence(lost(formula)) == f"it (warn), {because}"
+
+
+@pytest.mark.parametrize(
+    ("formula", "because"),
+    [
+        ("not (t.a = s.a and t.b < s.b and t.c > s.c)", "agree on a and come in opposite order by b and c"),
+        ("not (t.b < s.b and t.c < s.c)", "come in the same order by b and c"),
+        ("not (t.a = s.a and t.c != s.c)", "agree on a and differ in c"),
+    ],
+)
+def test_a_lost_order_is_told_by_how_two_rows_are_ordered(formula: str, because: str) -> None:
+    assert sentence(lost(formula, kind="od")) == f"it (warn), because {ROWS} {because} (1 violation)"
 
 
 def test_without_an_example_there_is_still_a_number() -> None:

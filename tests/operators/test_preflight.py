@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from airflow_dc_provider import preflight
 from airflow_dc_provider.exceptions import DcGateError
-from airflow_dc_provider.java import java_problem, java_version
 from airflow_dc_provider.operators.gate import DcGateOperator
-from airflow_dc_provider.preflight import is_local, local_environment, spark_connection
+from airflow_dc_provider.preflight import is_connect, is_local, local_environment, spark_connection
+from dc_engine.java import java_problem, java_version
 
 
 @pytest.fixture
@@ -48,10 +49,21 @@ class TestConnection:
         with pytest.raises(DcGateError, match="'other' is of type 'http'"):
             spark_connection("other")
 
-    def test_spark_connect_is_for_later(self, monkeypatch):
-        monkeypatch.setenv("AIRFLOW_CONN_SC", '{"conn_type": "spark_connect", "host": "sc://x"}')
-        with pytest.raises(DcGateError, match="later version"):
-            spark_connection("sc")
+    @pytest.mark.parametrize(
+        "made", ['{"conn_type": "spark_connect", "host": "x"}', "spark-connect://x", "sc://x:15002"]
+    )
+    def test_a_spark_connect_server_is_known_however_it_is_written(self, monkeypatch, made):
+        monkeypatch.setenv("AIRFLOW_CONN_SERVER", made)
+        assert is_connect(spark_connection("server"))
+
+    def test_two_versions_of_pyspark_in_one_place_are_refused(self, monkeypatch):
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local"}')
+        monkeypatch.setattr(preflight, "version", {"pyspark": "4.1.3", "pyspark-client": "4.2.0"}.get)
+        with pytest.raises(DcGateError, match=r"pyspark 4\.1\.3 and pyspark-client 4\.2\.0 are installed") as caught:
+            spark_connection("spark_default")
+        assert "--no-deps 'pyspark==4.1.*' 'pyspark-client==4.1.*'" in caught.value.hint
+        monkeypatch.setattr(preflight, "version", {"pyspark": "4.2.1", "pyspark-client": "4.2.0"}.get)
+        spark_connection("spark_default")
 
     @pytest.mark.parametrize(
         ("host", "local"),

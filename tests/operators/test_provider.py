@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+MODULES = ("operators", "sensors", "hooks", "triggers")
+APART = ("__init__", "base", "partial")
+"""What users do not import."""
 HEAVY = ("pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations", "sqlglot")
 
 
@@ -37,12 +40,31 @@ def test_airflow_finds_the_provider_and_its_modules():
 
     found = ProvidersManager().providers["airflow-dc-provider"]
     assert found.version == airflow_dc_provider.__version__
-    for entry in found.data["operators"]:
-        for module in entry["python-modules"]:
-            import_module(module)
-    (link,) = found.data["extra-links"]
-    module, _, name = link.rpartition(".")
-    assert hasattr(import_module(module), name)
+    for kind in MODULES:
+        for entry in found.data[kind]:
+            for module in entry["python-modules"]:
+                import_module(module)
+    for path in (*found.data["extra-links"], *found.data["notifications"]):
+        module, _, name = path.rpartition(".")
+        assert hasattr(import_module(module), name)
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_every_module_with_something_for_users_is_listed(kind):
+    """So that ``airflow providers get airflow-dc-provider`` shows all of it."""
+    from airflow_dc_provider.get_provider_info import get_provider_info
+
+    (entry,) = get_provider_info()[kind]
+    folder = Path(__file__).resolve().parents[2] / "airflow_dc_provider" / kind
+    made = {f"airflow_dc_provider.{kind}.{path.stem}" for path in folder.glob("*.py")}
+    assert set(entry["python-modules"]) == made - {f"airflow_dc_provider.{kind}.{name}" for name in APART}
+
+
+def test_airflows_own_command_shows_all_of_it():
+    command = [sys.executable, "-m", "airflow", "providers", "get", "airflow-dc-provider", "--full", "--output", "json"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for name in ("operators.gate", "sensors.pending", "triggers.looking", "hooks.state", "DcFailureNotifier"):
+        assert name in shown
 
 
 def test_a_dag_with_all_operators_loads_nothing_heavy():
@@ -54,7 +76,14 @@ from airflow_dc_provider.operators.export_checkpoint import DcExportCheckpointOp
 from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.operators.maintain import DcMaintainOperator
 from airflow_dc_provider.operators.retract import DcRetractLoadOperator
+from airflow_dc_provider.hooks.state import DcStateHook
+from airflow_dc_provider.notifications.failure import DcFailureNotifier
+from airflow_dc_provider.sensors.gate import DcGateSensor
+from airflow_dc_provider.sensors.pending import DcPendingLoadSensor
+from airflow_dc_provider.sensors.verdict import DcVerdictSensor
 with DAG("d", schedule=None):
+    DcVerdictSensor(task_id="verdict", state="/state", load_id="one")
+    pending = DcPendingLoadSensor(task_id="pending", state="/state", path="/landing")
     DcExportCheckpointOperator(task_id="data_docs", state="/state", context_folder="/quality")
     DcRetractLoadOperator(task_id="retract", state="/state", load_id="one")
     DcDiscoverOperator(task_id="discover", state="/state", table={"path": "/table"}, classes=["fd"])
@@ -68,6 +97,12 @@ with DAG("d", schedule=None):
 """
     added = {name.partition(".")[0] for name in modules_after(dag) - alone}
     assert not added & set(HEAVY)
+
+
+def test_what_submits_nothing_does_not_import_what_submits():
+    names = ("hooks.state", "sensors.pending", "sensors.verdict", "operators.export_checkpoint", "assets")
+    loaded = modules_after("".join(f"import airflow_dc_provider.{name}\n" for name in names))
+    assert not [name for name in loaded if name.startswith("airflow.providers.apache.spark.operators")]
 
 
 @pytest.mark.parametrize("module", ["airflow_dc_provider", "airflow_dc_provider.get_provider_info"])

@@ -19,12 +19,14 @@ from airflow.providers.common.compat.sdk import BaseHook, Connection
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.operators.gate import DcGateOperator
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("submit")
 SECRET = "wJalrXUtnFEMI-K7MDENG"
 
 
 class Watch(threading.Thread):
     """Looks at all that this process has started, until it is stopped: arguments, environments, the secret file."""
+
+    secrets: tuple[str, ...] = (SECRET,)
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -46,7 +48,7 @@ class Watch(threading.Thread):
         except OSError:  # it has ended
             return
         self.commands.add(command)
-        if SECRET in command or SECRET in environment:
+        if any(secret in text for secret in self.secrets for text in (command, environment)):
             self.leaks.add(command)
         if "--state-options" in command and any("pyspark.daemon" in one for one in self.commands):
             path = command.split("--state-options ")[1].split()[0]

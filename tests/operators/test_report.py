@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from airflow_dc_provider.report import (
+from airflow_dc_provider.report import short_message, summary, violation_message, warning_message
+from dc_engine.reporting import (
     MAX_RULES_IN_DETAIL,
     MAX_RULES_IN_TABLE,
     broken_rule_lines,
     facts_line,
     rule_table,
-    summary,
     tolerated,
     verdict_lines,
-    violation_message,
-    warning_message,
 )
-from airflow_dc_provider.wording import example_lines, plain, row_name
-from dc_engine.verdict import Verdict
+from dc_engine.verdict import Decided, Verdict
+from dc_engine.wording import MAX_LINE, example_lines, plain, row_name, wrapped
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def test_removed_violations_have_a_column_when_there_are_any(failing):
 
 def test_quarantined_rows_are_told_of(failing, quarantined):
     quarantined |= {"violating_rows": 1, "clean": "/quarantine/3/clean\nforged"}
-    assert verdict_lines(Verdict.from_dict(failing), "/state")[-2:] == [
+    assert verdict_lines(Verdict.from_dict(failing), "/state")[:2] == [
         "Quarantine: 1 violating row (Parquet) in /quarantine/3/violating",
         "Quarantine: 996 clean rows (Parquet) in /quarantine/3/clean\\nforged",
     ]
@@ -184,7 +183,7 @@ def test_a_load_is_named_whole_so_that_the_advice_can_be_copied(failing):
 
 def test_notes_are_logged(failing):
     failing["notes"] = ["Constraint 'x' was removed."]
-    assert verdict_lines(Verdict.from_dict(failing), "/state")[-1] == "Note: Constraint 'x' was removed."
+    assert verdict_lines(Verdict.from_dict(failing), "/state")[0] == "Note: Constraint 'x' was removed."
 
 
 @pytest.mark.parametrize(
@@ -219,6 +218,31 @@ def test_many_broken_rules_make_no_endless_message(failing):
     message = violation_message(Verdict.from_dict(failing), "/state")
     assert message.count("worst rows:") == MAX_RULES_IN_DETAIL
     assert len(message) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("decided", "words"),
+    [
+        (
+            Decided("approved", "Ada (ada)", "noon", "a typo\nof ours"),
+            "Approved by Ada (ada) at noon: a typo\\nof ours",
+        ),
+        (Decided("rejected", "Ada", "noon"), "Rejected by Ada at noon"),
+        (Decided("rejected", at="noon"), "Rejected, because nobody answered in time, at noon"),
+    ],
+)
+def test_who_decided_is_told_last(verdict, decided, words):
+    assert verdict_lines(replace(verdict, decided=decided), "/state")[-1] == words
+    assert f" {words}. The gate is closed." in short_message(replace(verdict, decided=decided))
+
+
+def test_long_lines_are_wrapped_but_not_within_a_path():
+    path = "/state/" + "x" * 200
+    lines = wrapped(["  - word " * 30, path, "", "short"]).splitlines()
+    assert max(len(line) for line in lines if path not in line) <= MAX_LINE
+    assert [line for line in lines if path in line] == [path]
+    assert all(line.startswith("      ") for line in lines[1 : lines.index(path)])
+    assert lines[-2:] == ["", "short"]
 
 
 def test_the_summary_holds_no_value_of_the_data(verdict):

@@ -1,17 +1,18 @@
-"""DAGs with mapped gates; run as a program, each in a real Airflow: ``python -m tests.operators.mapped_dags FOLDER``.
+"""DAGs of gates, each run in a real Airflow by ``dag.test``: ``python -m tests.operators.tried_dags FOLDER``.
 
-A process of its own: Airflow takes its home from the environment once, when it is imported. Says in ``outcomes.json``
-which loads were submitted, and what became of the tasks.
+A process of its own: Airflow takes its home from the environment once, when it is imported. Its database is there
+already. Says in ``outcomes.json`` which loads were submitted, and what became of the tasks.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.operators.conftest import LOST, FakeSpark, rule
 
 RULES = {"version": 1, "table": "tax", "constraints": [{"name": "a", "fd": "zip -> city"}]}
 A, B = {"path": "/landing/a"}, {"path": "/landing/b"}
@@ -27,12 +28,28 @@ VERDICT = {
     "dependencies": {},
     "seconds": {"total": 1.0},
 }
+BROKEN = {
+    **rule("a", "fd", "not (t.zip = s.zip and t.city != s.city)"),
+    "passed": False,
+    "new_violations": 1,
+    "total_violations": 1,
+    "violating_rows": 1,
+}
+VERDICTS = {
+    "clean": VERDICT,
+    "broken": {**VERDICT, "decision": "fail", "constraints": [BROKEN]},
+    "lost": {**VERDICT, "decision": "fail", "dependencies": {"invalidated": [LOST]}},
+}
+JUDGED = ("fail", "warn", "skip", "branch")
+"""DAGs that are run with every verdict."""
 
 
 def build(state: str) -> None:
     """The DAGs, each named after what is mapped."""
+    from airflow.providers.standard.operators.empty import EmptyOperator
     from airflow.sdk import DAG, task, task_group
 
+    from airflow_dc_provider.operators.branch import DcBranchOperator
     from airflow_dc_provider.operators.gate import DcGateOperator
 
     fixed: dict[str, Any] = {"task_id": "gate", "constraints": RULES, "state": state}
@@ -79,6 +96,12 @@ def build(state: str) -> None:
         DcGateOperator.partial(**fixed).expand(changes=tell([A, B]), load_id=tell(["x", "y"]))
     with DAG("group_argument_by_results", schedule=None):
         named.expand(one=tell(["/a", "/b"]), name=tell(["x", "y"]))
+    for action in ("fail", "warn", "skip"):
+        with DAG(action, schedule=None):
+            DcGateOperator(**fixed, changes=A, on_violation=action) >> EmptyOperator(task_id="publish")
+    with DAG("branch", schedule=None):
+        follow = {f"follow_if_{kind}": kind for kind in ("pass", "violated", "invalidated")}
+        DcBranchOperator(**fixed, changes=A, **follow) >> [EmptyOperator(task_id=kind) for kind in follow.values()]
 
 
 def main(folder: Path) -> None:
@@ -86,30 +109,27 @@ def main(folder: Path) -> None:
     dag_file = folder / "dags" / "mapped.py"
     dag_file.parent.mkdir()
     dag_file.write_text(
-        f"from tests.operators.mapped_dags import build\nbuild({str(folder / 'state')!r})  # a DAG of airflow\n"
+        f"from tests.operators.tried_dags import build\nbuild({str(folder / 'state')!r})  # a DAG of airflow\n"
     )
     os.environ["AIRFLOW_HOME"] = str(folder / "airflow")
     os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(dag_file.parent)
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
     os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = '{"conn_type": "spark", "host": "local[2]"}'
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True)
     from airflow.dag_processing.dagbag import DagBag
-
-    from tests.operators.conftest import FakeSpark
 
     programs = folder / "bin"
     programs.mkdir()
     os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     spark = FakeSpark(programs)
-    spark.answers(VERDICT)
     bag = DagBag(dag_file)
     outcomes: dict[str, Any] = {"import_errors": bag.import_errors}
     for name, dag in bag.dags.items():
-        run = dag.test()
-        states = {f"{one.task_id}[{one.map_index}]": str(one.state) for one in run.get_task_instances()}
-        gates = {task_id: state for task_id, state in states.items() if "gate" in task_id}
-        outcomes[name] = {"run_id": run.run_id, "gates": gates, "loads": spark.loads()}
-        spark.forget()
+        for kind, verdict in (VERDICTS if name in JUDGED else {"clean": VERDICT}).items():
+            spark.answers(verdict)
+            run = dag.test()
+            tasks = {f"{one.task_id}[{one.map_index}]": str(one.state) for one in run.get_task_instances()}
+            outcomes[f"{name}, {kind}"] = {"run_id": run.run_id, "tasks": tasks, "loads": spark.loads()}
+            spark.forget()
     (folder / "outcomes.json").write_text(json.dumps(outcomes))
 
 

@@ -1,0 +1,1 @@
+"""Reading what a gate left, in people's own tasks."""

@@ -1,0 +1,1 @@
+"""Telling people that a gate is closed."""

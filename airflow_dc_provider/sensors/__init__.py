@@ -1,0 +1,1 @@
+"""Tasks that wait: for a verdict, for loads, for data to be mended."""

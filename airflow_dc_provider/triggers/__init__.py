@@ -1,0 +1,1 @@
+"""What waits in Airflow's triggerer, in place of a task."""
