@@ -48,6 +48,7 @@ def to_lines(verdict: Verdict) -> bytes:
         "dependencies": len(watched(verdict)),
         "replaced": verdict.replaced,
         "discarded": verdict.discarded,
+        "decided": verdict.decided and asdict(verdict.decided),
         "notes": list(verdict.notes),
     }
     run["checksum"] = _checksum(run, records)
@@ -109,6 +110,11 @@ def watched(verdict: Verdict) -> list[DependencyVerdict]:
 def is_own(expectation: Any) -> bool:
     """Whether an expectation, or its configuration in a result, is one that an export makes."""
     return OWN.items() <= (expectation.meta or {}).items()
+
+
+def is_check(config: Any) -> bool:
+    """Whether an expectation is a check on the verdict itself, and not on a rule or a dependency."""
+    return is_own(config) and not {"constraint", "dependency"} & config.kwargs.keys()
 
 
 def safe_name(text: str) -> str:

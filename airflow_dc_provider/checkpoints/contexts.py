@@ -28,9 +28,9 @@ from great_expectations.data_context.data_context.context_factory import project
 from great_expectations.exceptions import DataContextRequiredError
 
 from airflow_dc_provider.checkpoints import guard
-from airflow_dc_provider.wording import MAX_TEXT, plain
 from dc_engine.errors import DcError, StateError
 from dc_engine.state.storage import Storage
+from dc_engine.wording import MAX_TEXT, plain
 
 CONFIGURATION = FileDataContext.GX_YML
 LOCK = "uncommitted/dcgate-lock"

@@ -20,9 +20,9 @@ from great_expectations.render.renderer.renderer import renderer
 
 from airflow_dc_provider.checkpoints import rendering
 from airflow_dc_provider.checkpoints.batch import StoredVerdict, read_records
-from airflow_dc_provider.report import tolerated
 from dc_engine.constraints.model import Tolerance
 from dc_engine.errors import counted
+from dc_engine.reporting import tolerated
 
 METRIC = "table.dcgate.verdict"
 
@@ -227,7 +227,7 @@ class ExpectGateRunToBeComplete(StoredVerdictExpectation):
             problems.append(f"It has {_dependencies(len(verdict.dependencies))}, the suite {self.dependencies:,}.")
         facts = rendering.run_facts(run) if run else ["no verdict"]
         observed = "; ".join([rendering.where(run), *facts] if run else facts)
-        known = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "notes")}
+        known = {name: run.get(name) for name in ("decision", "rows", "replaced", "discarded", "decided", "notes")}
         return {"observed": observed, "facts": facts, "problem": " ".join(problems) or None, **known}
 
     @classmethod

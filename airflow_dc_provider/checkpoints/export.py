@@ -50,6 +50,8 @@ class Exported:
     """The page of this run; nothing in a context without Data Docs."""
     index: str | None
     """The start page of Data Docs."""
+    folder: str
+    """The folder of the context, where its configuration is."""
     lines: tuple[str, ...]
     """What was expected and found, as text."""
 
@@ -237,6 +239,7 @@ class _Export:
             repeated=repeated,
             docs=page,
             index=index,
+            folder=self.place.origin or str(self.place.folder.parent),
             lines=tuple(rendering.text_lines(validated.results)),
         )
 

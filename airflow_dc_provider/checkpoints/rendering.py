@@ -14,8 +14,10 @@ from great_expectations.render import RenderedStringTemplateContent, RenderedTab
 from great_expectations.render.renderer_configuration import RendererValueType
 
 from airflow_dc_provider.checkpoints.batch import is_own
-from airflow_dc_provider.wording import MAX_TEXT, plain, row_name
 from dc_engine.errors import counted
+from dc_engine.reporting import decided_line
+from dc_engine.verdict import Decided
+from dc_engine.wording import MAX_TEXT, plain, row_name
 
 WHAT_IS_JUDGED = (
     "This judges the verdict that the gate stored for this load. Running the checkpoint again judges that verdict "
@@ -66,6 +68,9 @@ def run_facts(run: Mapping[str, Any]) -> list[str]:
         facts.append("it replaced an earlier attempt")
     if run.get("discarded"):
         facts.append("discarded: its rows are not in the state")
+    if decided := run.get("decided"):
+        known: dict[str, Any] = {name: str(decided.get(name, "")) for name in Decided.__slots__}
+        facts.append(decided_line(Decided(**known)))
     return facts
 
 

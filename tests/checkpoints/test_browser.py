@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_dc_provider.checkpoints.export import Exported, export_checkpoint
-from airflow_dc_provider.wording import plain
+from dc_engine.wording import plain
 from tests.checkpoints.hostile import ATTACKS, TAME, hostile
 from tests.checkpoints.verdicts import pair, verdict
 

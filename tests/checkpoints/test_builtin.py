@@ -118,7 +118,7 @@ def check(
 
 
 class TestOnSpark:
-    @settings(max_examples=20)
+    @settings(max_examples=max(10, settings().max_examples // 50))
     @given(rows=TABLES, part=st.integers(0, 3))
     def test_an_expectation_fails_exactly_when_its_rule_is_violated(self, spark, rows, part):
         constraints = CONSTRAINTS[part::4]

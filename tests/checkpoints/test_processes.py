@@ -89,12 +89,12 @@ def hung(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def hang(*_: Any) -> None:
         there.set()
-        time.sleep(60)
+        time.sleep(600)
 
     with monkeypatch.context() as patch:
         patch.setattr(definitions, "checkpoint", hang)
         child = start(lambda: export_checkpoint(verdict(table="people"), folder))
-    assert there.wait(30)
+    assert there.wait(300)
     return child.process
 
 

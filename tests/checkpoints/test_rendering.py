@@ -16,8 +16,8 @@ from great_expectations.render.renderer.inline_renderer import InlineRenderer
 from airflow_dc_provider.checkpoints.expectations import ExpectDenialConstraintToHold
 from airflow_dc_provider.checkpoints.export import export_checkpoint
 from airflow_dc_provider.checkpoints.rendering import WHAT_IS_JUDGED
-from airflow_dc_provider.wording import plain
-from dc_engine.verdict import MASKED, Dependencies, DependencyVerdict, LostDependency, Verdict
+from dc_engine.verdict import MASKED, Decided, Dependencies, DependencyVerdict, LostDependency, Verdict
+from dc_engine.wording import plain
 from tests.checkpoints.hostile import ATTACKS, TAME, hostile
 from tests.checkpoints.verdicts import RULES, SAMPLES, pair, verdict
 
@@ -124,7 +124,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
     """Pages of a load that broke two of three rules."""
     judged = verdict(broken={"zip_decides_city": 31, "salary_is_positive": 2})
-    return pages(replace(judged, notes=["The rule x is new."], replaced=True), tmp_path_factory.mktemp("shown"))
+    decided = Decided("approved", "Ada", "noon", "<b>a typo</b> $name")
+    judged = replace(judged, notes=["The rule x is new."], replaced=True, decided=decided)
+    return pages(judged, tmp_path_factory.mktemp("shown"))
 
 
 class TestHostileTexts:
@@ -204,14 +206,14 @@ class TestAPageOfARun:
             "31 new violations by 31 of the load's 1,000 rows 0 removed 31 in all load monday, snapshot 1"
         )
 
-    def test_it_says_what_was_judged_and_what_is_to_be_known(self, shown):
+    def test_it_says_what_was_judged_what_is_to_be_known_and_who_approved_it_why(self, shown):
         _, expectation, observed = row_of(shown["run"], "The verdict is complete")
         assert expectation.text == (
             f"The verdict is complete A verdict of table tax over 3 rules. {WHAT_IS_JUDGED} Note: The rule x is new."
         )
         assert observed.text == (
             "3 rules, decision fail rows: 1,000 inserted, 0 deleted, 1,000 in all it replaced an earlier attempt "
-            "load monday, snapshot 1"
+            "Approved by Ada at noon: <b>a typo</b> $name load monday, snapshot 1"
         )
 
     def test_rules_of_severity_warn_are_marked(self, shown):

@@ -372,7 +372,7 @@ def broken(constraint: Constraint, table: list[dict[str, Any]]) -> bool:
     return not constraint.tolerance.allows(new_violations=total, violating_rows=len(by_row), load_rows=len(table))
 
 
-@settings(max_examples=20)
+@settings(max_examples=max(10, settings().max_examples // 50))
 @given(rows=TABLES, part=st.integers(0, 2))
 def test_constraints_are_broken_exactly_when_the_expectations_fail_on_spark(spark, rows, part):
     table = [dict(zip(COLUMNS, row, strict=True)) for row in rows]

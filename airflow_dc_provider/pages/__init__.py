@@ -1,0 +1,1 @@
+"""Pages in the Airflow UI: verdicts, histories and dependencies, where people work."""

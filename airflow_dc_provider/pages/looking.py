@@ -1,0 +1,193 @@
+"""What a page shows: from the state that a task recorded, or, where this server cannot read it, from XCom alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException
+
+from airflow_dc_provider.credentials import state_access
+from airflow_dc_provider.pages.access import Recorded
+from airflow_dc_provider.pages.plots import Bar, Share, bars, spread_bars
+from airflow_dc_provider.pages.shown import Pairs, pairs_of
+from dc_engine.errors import DcError, did_you_mean
+from dc_engine.lost import lost_watched
+from dc_engine.reporting import tolerated
+from dc_engine.reviewing import Line, listed_of, load_ids, loads_between, some_violations, spread_over_rows
+from dc_engine.state.loads import Load
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+from dc_engine.stored import current_of, verdict_of
+from dc_engine.verdict import ConstraintVerdict, LostDependency, Verdict
+from dc_engine.wording import row_name
+
+_BEFORE = 20
+"""Of so many loads a rule shows how often it was violated."""
+_NEAR = 1_000
+"""Among so many loads a name is looked for that is nearly the one that is asked for."""
+_SAMPLES = 3
+_WORST = 5
+_SPARK = (16, 5)
+"""The height of a small plot, and the width of a load in it."""
+
+
+class UnreadableError(Exception):
+    """The state cannot be read, here or at all."""
+
+    def __init__(self, why: str, hint: str = "", *, status: int = 200) -> None:
+        super().__init__(why)
+        self.why, self.hint, self.status = why, hint, status
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A state that can be read."""
+
+    storage: Storage
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule, and what a load did to it."""
+
+    found: ConstraintVerdict
+    tolerated: str
+    before: Sequence[Bar] = ()
+    """New violations of the last loads, up to this one."""
+    loads: int = 0
+    """How many loads these are."""
+    samples: Pairs | None = None
+    worst: Sequence[tuple[str, int]] = ()
+    """The rows of the load with the most violations."""
+    explains: bool = False
+    """Whether the worst row takes part in most of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A load and what became of it."""
+
+    verdict: Verdict
+    broken: Sequence[Rule]
+    held: Sequence[Rule]
+    lost: Sequence[tuple[LostDependency, Pairs | None]]
+    """Watched dependencies, each with the pair of rows that shows it."""
+    unwatched: Sequence[LostDependency]
+    """Those that nobody watches."""
+    last: str = ""
+    """The newest load of the table."""
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What can go wrong on the way to a state, in words."""
+    try:
+        yield
+    except DcError as error:
+        raise UnreadableError(error.message, error.hint) from error
+    except (AirflowException, ImportError, OSError, ValueError) as error:
+        raise UnreadableError(str(error).split("\n")[0], getattr(error, "hint", "")) from error
+
+
+def opened(recorded: Recorded) -> Opened:
+    """The newest snapshot of the state that a task recorded."""
+    with told():
+        storage = Storage(recorded.state, state_access(recorded.state_conn_id).options)
+        storage.refuse_unknown()  # and not any address that someone wrote into XCom
+        return Opened(storage, current_of(storage))
+
+
+def _find(state: Opened, load_id: str) -> Load:
+    load = state.snapshot.loads(state.storage).find(load_id)
+    if load is None:
+        known = load_ids(state.storage, state.snapshot)[-_NEAR:]
+        newest = f"The newest load is '{known[-1]}'." if known else "The state has no loads yet."
+        hint = did_you_mean(load_id, known, otherwise=newest)
+        raise UnreadableError(f"The state {state.storage.uri} has no load '{load_id}'.", hint, status=404)
+    return load
+
+
+def judged(state: Opened, load_id: str) -> Judged:
+    """What a load did, as it is stored now."""
+    with told():
+        load = _find(state, load_id)
+        verdict = verdict_of(state.storage, load, {*state.snapshot.mask, *load.mask})
+        ids = load_ids(state.storage, state.snapshot)
+        end = ids.index(load_id) + 1
+        lines = loads_between(state.storage, state.snapshot, max(end - _BEFORE, 0), end)
+    broken = verdict.broken
+    names = {one.name for one in broken}
+    held = sorted((one for one in verdict.constraints if one.name not in names), key=lambda one: -one.new_violations)
+    lost = lost_watched(verdict)
+    return Judged(
+        verdict,
+        [_rule(one, verdict, lines) for one in broken],
+        [_rule(one, verdict, lines) for one in held],
+        [(one, pairs_of([one.example], verdict.columns) if one.example else None) for one in lost],
+        [one for one in verdict.dependencies.invalidated if not one.watched],
+        ids[-1],
+    )
+
+
+def _rule(found: ConstraintVerdict, verdict: Verdict, lines: Sequence[Line]) -> Rule:
+    worst = [(row_name(one.get("row")), one["violations"]) for one in found.worst_rows[:_WORST]]
+    height, step = _SPARK
+    return Rule(
+        found,
+        tolerated(found.tolerance),
+        bars([line.new.get(found.name, 0) for line in lines], height, step, scaled=True),
+        len(lines),
+        pairs_of(found.samples[:_SAMPLES], verdict.columns),
+        worst,
+        bool(worst) and found.new_violations > 1 and 2 * worst[0][1] > found.new_violations,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Some of the listed violations of a rule by a load."""
+
+    rule: Rule
+    verdict: Verdict
+    found: Pairs
+    listed: int
+    number: int
+    """Which page of them this is, from 0."""
+    last: int
+    spread: Sequence[Share]
+    places: Sequence[str]
+    """Where all are, as Parquet."""
+
+
+def pairs(state: Opened, load_id: str, constraint: str, number: int, most: int) -> Listed | None:
+    """A page of violations, or the last one; None where the load was not judged by such a rule."""
+    with told():
+        load = _find(state, load_id)
+        verdict = verdict_of(state.storage, load, {*state.snapshot.mask, *load.mask})
+        rule = next((one for one in verdict.constraints if one.name == constraint), None)
+        if rule is None:
+            return None
+        last = max(listed_of(load, constraint) - 1, 0) // most
+        number = min(number, last)
+        found, listed = some_violations(state.storage, state.snapshot, load, constraint, number * most, most)
+        spread = spread_over_rows(state.storage, load, constraint)
+    shown = pairs_of(found, verdict.columns)
+    places = _places(state, load, constraint)
+    return Listed(_rule(rule, verdict, ()), verdict, shown, listed, number, last, spread_bars(spread), places)
+
+
+def _places(state: Opened, load: Load, constraint: str) -> list[str]:
+    return [state.storage.locate(one.path) for one in load.files if one.owner == constraint]
+
+
+def rules_of(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The rules in the summary of a verdict, worst first."""
+    rules = summary.get("constraints")
+    found = [(str(name), facts) for name, facts in rules.items()] if isinstance(rules, Mapping) else []
+    found = [(name, facts) for name, facts in found if isinstance(facts, Mapping)]
+    return sorted(found, key=lambda one: (bool(one[1].get("passed")), -int(one[1].get("new_violations") or 0)))
