@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from airflow_dc_provider.report import broken_rule_lines
-from airflow_dc_provider.wording import align, example_lines
 from dc_engine.errors import StateError, counted
+from dc_engine.reporting import broken_rule_lines
 from dc_engine.state.storage import Storage
 from dc_engine.stored import read_verdict
 from dc_engine.verdict import LostDependency, Verdict
+from dc_engine.wording import align, example_lines
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG

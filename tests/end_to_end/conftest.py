@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.end_to_end.airflow_running import RunningAirflow, running_airflow
 
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAirflow]:
+    """An Airflow that runs, one for all tests of the group ``running_airflow``."""
+    with running_airflow(tmp_path_factory.mktemp("airflow")) as running:
+        yield running

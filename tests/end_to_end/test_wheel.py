@@ -23,6 +23,11 @@ def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return {path.suffix: path for path in target.iterdir() if path.suffix in (".whl", ".gz")}
 
 
+SHOWN = ("airflow_dc_provider/pages/static/", "airflow_dc_provider/pages/templates/")
+LOOKS = ("static/review.css", "static/review.js", "templates/page.html", "templates/verdict.html")
+"""Some of what pages are made of."""
+
+
 def sources(folder: Path, package: str) -> set[str]:
     return {str(path.relative_to(folder)) for path in (folder / package).rglob("*.py")}
 
@@ -36,7 +41,13 @@ def test_the_wheel_has_both_packages_their_types_and_the_licence(built, reposito
     code = {name for name in names if ".dist-info/" not in name}
     typed = {"airflow_dc_provider/py.typed", "dc_engine/py.typed"}
     engine = sources(repository / "spark_jobs", "dc_engine")
-    assert code == sources(repository, "airflow_dc_provider") | engine | typed
+    pages = {f"airflow_dc_provider/pages/{one}" for one in LOOKS}
+    assert {
+        name for name in code if name.startswith("airflow_dc_provider/pages/") and not name.endswith(".py")
+    } >= pages
+    assert {name for name in code if not name.startswith(SHOWN)} == (
+        sources(repository, "airflow_dc_provider") | engine | typed
+    )
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     for line in (
         "Name: airflow-dc-provider",
@@ -45,6 +56,7 @@ def test_the_wheel_has_both_packages_their_types_and_the_licence(built, reposito
     ):
         assert line in facts
     assert "provider_info = airflow_dc_provider.get_provider_info:get_provider_info" in entry_points
+    assert "dcgate = dc_engine.cli:main" in entry_points
 
 
 def test_the_sdist_has_what_a_person_needs_to_build_and_test(built, repository):
