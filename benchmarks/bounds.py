@@ -22,12 +22,12 @@ TEXT_BYTES = 1_024
 
 
 def bounds(folder: Path, engine: Path, seed: int, share: float = 1) -> list[Line]:
-    """All three, with a share of the rows."""
+    """All three, with a share of the rows and rules."""
     chance = np.random.default_rng(seed)
     lines = long_values(folder, engine, chance, int(200_000 * share))
     spark = session()
     lines.append(three_inequalities(spark, folder, chance, int(300_000 * share)))
-    lines.append(all_wrong(spark, folder, chance, int(1_000_000 * share)))
+    lines.append(all_wrong(spark, folder, chance, int(1_000_000 * share), max(int(20 * share), 3)))
     spark.stop()
     return lines
 
@@ -79,7 +79,7 @@ def three_inequalities(spark: SparkSession, folder: Path, chance: np.random.Gene
     return Line(what, f"the load; {found:,} violations", f"{seconds:.1f} s", "at most 10 s", seconds <= 10)
 
 
-def all_wrong(spark: SparkSession, folder: Path, chance: np.random.Generator, rows: int, rules: int = 20) -> Line:
+def all_wrong(spark: SparkSession, folder: Path, chance: np.random.Generator, rows: int, rules: int) -> Line:
     """The quarantine of a load in which nearly every row breaks every rule."""
     columns = {"id": np.arange(rows)}
     for one in range(rules):

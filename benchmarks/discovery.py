@@ -127,7 +127,7 @@ def _denials(rows: int, seed: int) -> list[Line]:
     what = f"{len(known.sets['dc']):,} rules with mirror images, from {len(known.store):,} patterns"
     more = f"dc, {rows // 10:,} rows more"
     return [
-        _line(f"dc, {data}", what, scratch, 2),
+        in_time(f"dc, {data}", what, scratch, 2),
         _share(more, grown, scratch, grown <= max(scratch / 5, 0.2), "1/5 or 0.2 s"),
         _share("dc, 1% of the rows deleted", shrunk, scratch, shrunk <= scratch, "at most 1"),
     ]
@@ -141,7 +141,7 @@ def _keys_and_fds(rows: int, seed: int) -> list[Line]:
     data = f"{rows:,} tax rows x {len(table.space.columns)} columns, seed {seed}"
     more = f"fd and unique, 1% more rows, {_lost(known, after):,} fall"
     return [
-        _line(f"fd and unique, {data}", counts, scratch, 3),
+        in_time(f"fd and unique, {data}", counts, scratch, 3),
         _share(more, grown, scratch, grown <= scratch / 5, "1/5"),
     ]
 
@@ -162,12 +162,12 @@ def _million(rows: int, seed: int) -> list[Line]:
         _, outside = timed(lambda: state.load(table.later(), remembering=False))
     fall = f"{_lost(known, after):,} fall"
     return [
-        _line(f"all classes, {data}", counts, scratch, 45),
-        _line(f"all classes, {more}", f"{_lost(known, same):,} fall", grown, 0.3),
-        _line(f"all classes, {broken}", fall, fell, 1),
-        _line(f"what {more} add to a gate", "reading and writing too; a session that remembers", inside[0], 0.3),
-        _line(f"what {more} add to a gate", "the same in a process that remembers nothing", outside, 0.3),
-        _line(f"what {broken}, add to a gate", f"{fall}, all are ranked anew; a session that remembers", inside[1], 1),
+        in_time(f"all classes, {data}", counts, scratch, 45),
+        in_time(f"all classes, {more}", f"{_lost(known, same):,} fall", grown, 0.3),
+        in_time(f"all classes, {broken}", fall, fell, 1),
+        in_time(f"what {more} add to a gate", "reading and writing too; a session that remembers", inside[0], 0.3),
+        in_time(f"what {more} add to a gate", "the same in a process that remembers nothing", outside, 0.3),
+        in_time(f"what {broken}, add to a gate", f"{fall}, all ranked anew; a session that remembers", inside[1], 1),
     ]
 
 
@@ -186,7 +186,7 @@ class _State:
         return self.kept.changed(self._ground(remembering=remembering), self.base, change, owner=2)
 
     def _ground(self, *, remembering: bool = True) -> Ground:
-        engine: Any = SimpleNamespace(searching=lambda *_: None)  # all is done here
+        engine: Any = SimpleNamespace(searching=lambda *_: None, has_workers=False)  # all is done here
         storage = Storage(self.storage.uri)
         storage.remembers = remembering
         return Ground(engine, storage)
@@ -219,8 +219,8 @@ def _wide(seed: int) -> list[Line]:
         _, reading = timed(lambda: grown(read_patterns(storage, space, (), COUNTED, files)), 9)
     what = "counted agree sets, 1,000 rows x 200 columns, 50 rows more"
     return [
-        _line(what, f"{len(known.store):,} sets before, seed {seed}", seconds, 0.015),
-        _line(what, "with their reading, in a session that remembers files", reading, 0.1),
+        in_time(what, f"{len(known.store):,} sets before, seed {seed}", seconds, 0.015),
+        in_time(what, "with their reading, in a session that remembers files", reading, 0.1),
     ]
 
 
@@ -229,7 +229,7 @@ def _share(what: str, seconds: float, scratch: float, met: bool, limit: str) -> 
     return Line(what, f"{seconds:.3f} s, from scratch {scratch:.3f} s", f"{seconds / scratch:.2f} times", limit, met)
 
 
-def _line(what: str, measured: str, seconds: Seconds, limit: float) -> Line:
+def in_time(what: str, measured: str, seconds: Seconds, limit: float) -> Line:
     say(f"{what}: {seconds:.3f} s, {seconds.cpu:.3f} s of CPU")
     text = f"{measured}; {seconds.cpu:.3f} s of CPU"
     return Line(what, text, f"{seconds:.3f} s", f"at most {limit:g} s", seconds <= limit)

@@ -18,12 +18,14 @@ from benchmarks.lines import Line, say
 from dc_engine.discovery.bits import packed
 from dc_engine.discovery.classes import fds, raw_dcs, uniques
 from dc_engine.discovery.hitting import Problem, minimal_hitting_sets, problem_of
+from dc_engine.discovery.partitions import Partitions, Question
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.scan import Counted, Rows, merged, rows_of, scan
+from dc_engine.discovery.scan import Counted, Rows, rows_of, scan
 from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
 from dc_engine.discovery.upkeep import after_gone, after_new
 
 NANOSECONDS = 3.0
+CLASS_NANOSECONDS = 60
 VALUES = (2, 5, 9, 16, 40, 100, 7, 1_000, 1_000, 30_000, 3)
 MIXED = (False, False, True, True, False, False, False, True, False, True, True)
 RUNS = 3
@@ -33,13 +35,17 @@ T = TypeVar("T")
 def discovery_kernels(seed: int, share: float = 1) -> list[Line]:
     """Lines of the table, with a share of the rows."""
     compiled(seed)
-    return [*_pairs(seed, int(16_384 * share)), *_census(seed, int(24_000 * share))]
+    return [
+        *_pairs(seed, int(16_384 * share)),
+        *_classes(seed, int(1_000_000 * share)),
+        *_census(seed, int(24_000 * share)),
+    ]
 
 
 def compiled(seed: int) -> None:
     """Run everything once on few rows, so that no compilation is timed."""
     layout, rows = census_layout(), census(400, seed)
-    patterns = scan(layout, rows_of(layout, rows, np.ones(400)), None).patterns
+    patterns = scan(layout, rows_of(layout, rows, np.ones(400))).patterns
     problem = problem_of(layout, patterns)
     half = np.arange(len(problem.points)) < len(problem.points) - 5
     few = Problem(problem.points[half], problem.vital[half], problem.term_of, problem.most_of, problem.weaker)
@@ -49,6 +55,8 @@ def compiled(seed: int) -> None:
     fds(layout, patterns)
     uniques(layout, patterns)
     raw_dcs(layout, patterns, max_terms=2)
+    codes, questions = _class_questions(seed, 400)
+    Partitions(codes).answers(list(questions.values()))
 
 
 def timed(work: Callable[[], T], runs: int = RUNS) -> tuple[T, float]:
@@ -71,13 +79,40 @@ def _pairs(seed: int, rows: int) -> list[Line]:
     }
     for what, (ordered, nulls, limit) in cases.items():
         layout, some = _columns(np.random.default_rng(seed), rows, ordered, nulls)
-        found, seconds = timed(lambda layout=layout, some=some: scan(layout, some, None, threads=1))  # type: ignore[misc]
+        found, seconds = timed(lambda layout=layout, some=some: scan(layout, some, threads=1))  # type: ignore[misc]
         nanoseconds = seconds * 1e9 / (rows * (rows - 1) / 2)
         say(f"pairs: {what}: {nanoseconds:.2f} ns")
         measured = f"{rows:,} rows, seed {seed}: {len(found.patterns):,} patterns"
         result = f"{nanoseconds:.1f} ns a pair and core"
         lines.append(Line(f"pairs: {what}", measured, result, f"{limit:.0f} ns", nanoseconds <= limit))
     return lines
+
+
+def _classes(seed: int, rows: int) -> list[Line]:
+    """Classes of rows that agree, whether a column is constant in them, and whether two go together: linear in rows."""
+    codes, questions = _class_questions(seed, rows)
+    lines = []
+    for what, question in questions.items():
+        ((pairs, _),), seconds = timed(lambda question=question: Partitions(codes, threads=1).answers([question]))  # type: ignore[misc]
+        nanoseconds = seconds * 1e9 / rows
+        say(f"classes: {what}: {nanoseconds:.1f} ns")
+        measured = f"{rows:,} rows, seed {seed}: {'does not hold' if len(pairs) else 'holds'}"
+        result, met = f"{nanoseconds:.0f} ns a row", nanoseconds <= CLASS_NANOSECONDS
+        lines.append(Line(f"classes: {what}", measured, result, f"{CLASS_NANOSECONDS} ns", met))
+    return lines
+
+
+def _class_questions(seed: int, rows: int) -> tuple[np.ndarray, dict[str, Question]]:
+    """A table of codes, and what is asked of it: all of it holds."""
+    chance = np.random.default_rng(seed)
+    state, salary = chance.integers(0, 50, rows), chance.integers(0, rows // 4 + 1, rows)
+    codes = np.array([state, salary, salary // 3, chance.integers(0, 1_000, rows)], np.int32)
+    return codes, {
+        "two columns go together": Question(frozenset(), (1, 2)),
+        "two columns go together within 50 groups": Question(frozenset({0}), (1, 2)),
+        "two columns go together within many groups": Question(frozenset({3}), (1, 2)),
+        "a column is constant within many groups": Question(frozenset({0, 1}), (2,)),
+    }
 
 
 def _columns(chance: np.random.Generator, rows: int, ordered: tuple[bool, ...], nulls: float) -> tuple[Layout, Rows]:
@@ -99,16 +134,13 @@ def _census(seed: int, rows: int) -> list[Line]:
     """All dependencies of a table like the census, and after a load."""
     layout, codes = census_layout(), census(rows, seed)
 
-    def part(first: int, last: int) -> Rows:
-        return rows_of(layout, {name: one[first:last] for name, one in codes.items()}, np.ones(last - first))
-
-    load = rows // 11  # a tenth of what is there before
-    before = part(0, rows - load)
-    old, seconds = timed(lambda: scan(layout, before, None), 1)
+    load = rows // 11  # a tenth of what is there before; the last ones come first, as ``scan`` has it
+    codes = {name: np.roll(one, load) for name, one in codes.items()}
+    before = rows_of(layout, {name: one[load:] for name, one in codes.items()}, np.ones(rows - load))
+    old, seconds = timed(lambda: scan(layout, before), 1)
     data = f"{rows:,} census rows x 15 columns, seed {seed}"
     lines = [_line(f"{data}: all patterns", f"{len(old.patterns):,} patterns", seconds, 2.0)]
-    new = part(rows - load, rows)
-    more, seconds = timed(lambda: merged(layout, [scan(layout, new, before), scan(layout, new, None)]), 1)
+    more, seconds = timed(lambda: scan(layout, rows_of(layout, codes, np.ones(rows)), load), 1)
     lines.append(_line(f"{data}: patterns of 10% more rows", f"{len(more.patterns):,} patterns", seconds, 1.0))
     return [*lines, *_dependencies(layout, data, old, more)]
 

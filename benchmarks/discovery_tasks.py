@@ -40,7 +40,7 @@ def _line(what: str, table: Table, mode: str, workers: Workers, rounds: int) -> 
     rows = table.first()
     seconds: dict[str, list[float]] = {}
     for name, who in (("driver", nobody), ("workers", workers)):  # numba, and Spark's workers, are started first
-        found(table.space, rows.chosen(np.arange(3_000)), mode, workers=who)
+        found(table.space, rows.chosen(np.arange(min(3_000, len(rows.ids)))), mode, workers=who)
         seconds[name] = []
     for _ in range(rounds):
         results = {}

@@ -31,7 +31,10 @@ from benchmarks.discovery_tasks import discovery_tasks
 from benchmarks.history import History, history
 from benchmarks.import_cost import measure
 from benchmarks.joins import cache_old, count_by_joins
+from benchmarks.large import ROWS as LARGE
+from benchmarks.large import large
 from benchmarks.lines import Line, say
+from benchmarks.orders import orders
 from benchmarks.peers import beside_peers
 from benchmarks.submit import MASTER, Finished, session, submit
 from dags_examples.tax_data import tax_table
@@ -266,7 +269,12 @@ def main(arguments: list[str] | None = None) -> int:
         lines += discovery_kernels(SEED, 0.1 if options.quick else 1)
         lines += discoveries(SEED, 0.02 if options.quick else 1)
         lines += beside_peers(SEED, 0.1 if options.quick else 1)
+        lines += orders(SEED, 0.05 if options.quick else 1)
         lines += discovery_tasks(SEED, *((0.02, 1) if options.quick else (1, 3)))
+        lines += large(folder, engine, 100_000 if options.quick else LARGE)
+        from benchmarks.pages import review_pages  # Airflow reads where its home is when it is imported
+
+        lines += review_pages(folder / "pages", SEED, 0.02 if options.quick else 1)
     print(f"{circumstances(options.rows)}\n")
     print("| what | measured | result | limit | met |\n| --- | --- | --- | --- | --- |")
     print(*lines, sep="\n")

@@ -102,13 +102,13 @@ def peak(folder: Path, seed: int, number: int) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def long_history(folder: Path, seed: int, loads: int) -> list[Line]:
-    """All of it."""
+def long_history(folder: Path, seed: int, loads: int, few: int = FEW) -> list[Line]:
+    """All of it, against the state after a few loads."""
     history = History(folder / "state", seed)
     early = folder / "early"
     for number in range(loads):
         history.apply(number)
-        if number + 1 == FEW:
+        if number + 1 == few:
             shutil.copytree(history.folder, early)
         if (number + 1) % 1_000 == 0:
             say(f"{number + 1:,} loads")
@@ -116,15 +116,15 @@ def long_history(folder: Path, seed: int, loads: int) -> list[Line]:
     for turn in range(11):
         after_few.append(history.apply(10 * (loads + turn), early))
         after_all.append(history.apply(10 * (loads + turn)))
-    few, many = statistics.median(after_few), statistics.median(after_all)
-    young, old = (peak(one, seed, 10 * (loads + 20)) for one in (early, history.folder))
+    young, old = statistics.median(after_few), statistics.median(after_all)
+    small, large = (peak(one, seed, 10 * (loads + 20)) for one in (early, history.folder))
     storage = Storage(str(history.folder))
     snapshot = storage.size(snapshot_path(newest_number(storage) or 0)) or 0
     size = sum(one.size for one in storage.files()) / loads
     what = f"after {loads:,} loads of {ROWS} rows"
     return [
-        _at_most(f"a gate {what}", f"{1000 * many:.0f} ms, after {FEW} {1000 * few:.0f} ms", many / few, 1.3),
-        _at_most(f"memory {what}", f"{old:.0f} MiB, after {FEW} {young:.0f} MiB", old / young, 1.2),
+        _at_most(f"a gate {what}", f"{1000 * old:.0f} ms, after {few} {1000 * young:.0f} ms", old / young, 1.3),
+        _at_most(f"memory {what}", f"{large:.0f} MiB, after {few} {small:.0f} MiB", large / small, 1.2),
         Line(
             f"a snapshot {what}",
             f"the whole folder has {size / 1024:.0f} KB a load",

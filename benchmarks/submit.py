@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +24,12 @@ SAMPLE_EVERY = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How long a program ran, and the most memory that it and its children held at once."""
+    """How long a program ran, the most memory that it and its children held at once, and their processor time."""
 
     seconds: float
     peak_bytes: int
+    cpu: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of Java, of the driver and of the workers, as far as they were seen."""
 
 
 @cache
@@ -48,13 +52,15 @@ def session() -> SparkSession:
     return builder.getOrCreate()
 
 
-def submit(folder: Path, job: str, *arguments: str, py_files: str = "") -> Finished:
-    """Run a job by spark-submit from start to exit, as the operator does.
+def submit(
+    folder: Path, job: str, *arguments: str, py_files: str = "", conf: Mapping[str, str] | None = None
+) -> Finished:
+    """Run a job by spark-submit from start to exit, as the operator does, perhaps with settings of its own.
 
     It starts in ``folder``, away from these sources: Python prefers the current folder to the zip that was shipped.
     """
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", MASTER]
-    for name, value in operator_conf().items():
+    for name, value in {**operator_conf(), **(conf or {})}.items():
         command += ["--conf", f"{name}={value}"]
     if py_files:
         command += ["--py-files", py_files]
@@ -68,26 +74,40 @@ def _run(command: Sequence[str], folder: Path) -> Finished:
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         peak: list[int] = [0]
-        sampler = threading.Thread(target=_watch, args=(process.pid, peak), daemon=True)
+        spent: dict[int, tuple[str, float]] = {}
+        sampler = threading.Thread(target=_watch, args=(process.pid, peak, spent), daemon=True)
         sampler.start()
         said, _ = process.communicate()
         seconds = time.monotonic() - started
         sampler.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}\n{said[-4000:]}\nended with exit code {process.returncode}.")
-    return Finished(seconds, peak[0])
+    cpu: Counter[str] = Counter()
+    for who, each in spent.values():
+        cpu[who] += each  # type: ignore[assignment]
+    return Finished(seconds, peak[0], cpu)
 
 
-def _watch(pid: int, peak: list[int]) -> None:
-    """Sample the memory of a process tree until its root is gone."""
+def _watch(pid: int, peak: list[int], spent: dict[int, tuple[str, float]]) -> None:
+    """Sample the memory and the processor time of a process tree until its root is gone."""
     try:
         root = psutil.Process(pid)
         while root.is_running() and root.status() != psutil.STATUS_ZOMBIE:
             tree = [root, *root.children(recursive=True)]
             peak[0] = max(peak[0], sum(_proportional_bytes(one.pid) for one in tree))
+            for one in tree:
+                with suppress(psutil.NoSuchProcess):
+                    times = one.cpu_times()
+                    spent[one.pid] = (_role(one), times.user + times.system)
             time.sleep(SAMPLE_EVERY)
     except psutil.NoSuchProcess:
         return
+
+
+def _role(process: psutil.Process) -> str:
+    if process.name() == "java":
+        return "Java"
+    return "workers" if any("pyspark.daemon" in one for one in process.cmdline()) else "driver"
 
 
 def _proportional_bytes(pid: int) -> int:

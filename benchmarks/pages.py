@@ -1,0 +1,150 @@
+"""The review pages on a large state: many loads, violations and dependencies. Seconds to the first byte, and sizes.
+
+``python -m benchmarks.pages`` takes about five minutes, most of them to make the state. Pages are made as Airflow's API
+server makes them, but for Airflow's own part: who asks, and what its task has recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+from fastapi.testclient import TestClient
+
+from airflow_dc_provider.pages import access, routes
+from airflow_dc_provider.pages.app import pages
+from benchmarks.lines import Line, say
+from benchmarks.long_history import RULES, History
+from dc_engine.apply_load import apply_load
+from dc_engine.discover import discover
+from dc_engine.reviewing import known_dependencies
+from dc_engine.state.snapshots import read_current
+from dc_engine.state.storage import Storage
+from tests.inprocess import Source
+
+LOADS, VIOLATIONS, DEPENDENCIES = 2_000, 1_000_000, 5_000
+SECONDS, BYTES = 0.3, 200_000
+_ROUNDS = 7
+_COLUMNS = 14
+_IDS = {"dag_id": "dag", "task_id": "gate", "run_id": "run"}
+
+
+def review_pages(folder: Path, seed: int, share: float = 1) -> list[Line]:
+    """Make the state, and look at every page of it."""
+    many, wide = folder / "many", folder / "wide"
+    listed = _many_loads(many, seed, int(LOADS * share), int(VIOLATIONS * share))
+    known = _many_dependencies(wide, seed, max(int(60 * share), 20))
+    looked = {
+        "verdict of a load": (many, "verdict", {"load_id": "wrong"}),
+        "its violations, the first page": (many, "pairs", {"load_id": "wrong", "constraint": "zip_decides_city"}),
+        "its violations, the last page": (
+            many,
+            "pairs",
+            {"load_id": "wrong", "constraint": "zip_decides_city", "number": (listed - 1) // routes.PAIRS},
+        ),
+        "history, the newest loads": (many, "history", {}),
+        "history, the oldest loads": (many, "history", {"number": 10**6}),
+        f"{known:,} dependencies": (wide, "dependencies", {}),
+        f"{known:,} dependencies, a search": (wide, "dependencies", {"search": "c1 c2", "sort": "text"}),
+    }
+    state = f"{int(LOADS * share):,} loads, {listed:,} listed violations"
+    lines = [_line(what, state, *where) for what, where in looked.items()]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    say(f"pages: peak of the process that also made the states {peak:.2f} GiB")
+    return lines
+
+
+def _many_loads(folder: Path, seed: int, loads: int, violations: int) -> int:
+    """A state of many small loads, and one that breaks a rule very often; how many of its violations are listed."""
+    history = History(folder, seed)
+    for number in range(loads - 1):
+        history.apply(number)
+        if number % 500 == 499:
+            say(f"pages: {number + 1:,} loads")
+    rows = int((8 * violations) ** 0.5) + 8
+    ids = np.arange(10**9, 10**9 + rows)
+    columns = {
+        "id": pa.array(ids),
+        "zip": pa.array(["wrong"] * rows),
+        "city": pa.array([f"city {one // 2}" for one in range(rows)]),
+        "day": pa.array(ids),
+        "pay": pa.array(ids),
+        "rate": pa.array(ids),
+    }
+    history.session.sources["load"] = Source(pa.table(columns), {name: history_type(name) for name in columns})
+    request = {"state": str(folder), "load_id": "wrong", "changes": {"path": "load"}, "constraints": RULES}
+    verdict = apply_load(history.session, {**request, "max_listed": violations})
+    broken = verdict.constraints[0]
+    found = next(one for one in read_current(Storage(str(folder))).recent if one.load_id == "wrong")
+    listed = sum(one.rows for one in found.files if one.kind == "violations")
+    say(f"pages: {broken.new_violations:,} violations, {listed:,} listed")
+    return listed
+
+
+def history_type(name: str) -> str:
+    return "string" if name in ("zip", "city") else "bigint"
+
+
+def _many_dependencies(folder: Path, seed: int, rows: int) -> int:
+    """A state with thousands of dependencies; how many."""
+    chance = np.random.default_rng(seed)
+    history = History(folder, seed)
+    names = [f"c{place}" for place in range(_COLUMNS)]
+    columns = {name: pa.array(chance.integers(0, 4, rows)) for name in names}
+    history.session.sources["load"] = Source(pa.table(columns), dict.fromkeys(names, "bigint"))
+    rules = {"version": 1, "table": "wide", "constraints": []}
+    table = {"path": "load"}
+    discover(
+        history.session,
+        {"state": str(folder), "table": table, "classes": ["unique", "fd"], "constraints": rules, "load_id": "first"},
+    )
+    storage = Storage(str(folder))
+    known = known_dependencies(storage, read_current(storage))
+    say(f"pages: {len(known.holding):,} dependencies")
+    return len(known.holding)
+
+
+def _line(what: str, state: str, folder: Path, name: str, query: dict[str, object]) -> Line:
+    app = pages()
+    app.dependency_overrides[access._readable_dag] = lambda dag_id: dag_id
+    taken, size = [], 0
+    with patch.object(routes, "recorded_by", lambda *ids: access.Recorded(*ids, "failed", str(folder))):
+        client = TestClient(app)
+        for _ in range(1 + _ROUNDS):
+            started = time.perf_counter()
+            answer = client.get(f"/{name}", params={**_IDS, **query})
+            taken.append(time.perf_counter() - started)
+            answer.raise_for_status()
+            size = len(answer.content)
+    first, *taken = taken
+    seconds = statistics.median(taken)
+    say(f"pages: {what} {seconds * 1000:.0f} ms (the first time {first * 1000:.0f} ms), {size:,} bytes")
+    measured = f"{state}; the first time {first * 1000:.0f} ms; {size / 1000:.0f} KB"
+    limit = f"at most {SECONDS * 1000:.0f} ms, {BYTES // 1000} KB"
+    return Line(f"page: {what}", measured, f"{seconds * 1000:.0f} ms", limit, seconds <= SECONDS and size <= BYTES)
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--share", type=float, default=1)
+    given = parser.parse_args()
+    logging.disable(logging.INFO)
+    with tempfile.TemporaryDirectory(prefix="dc-pages-") as folder:
+        lines = review_pages(Path(folder), given.seed, given.share)
+    print("\n".join(map(str, lines)))
+    return 0 if all(line.met for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
