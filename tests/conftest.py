@@ -1,11 +1,30 @@
-"""One Spark session for all tests that need one; they run in one process (``xdist_group``)."""
+"""One Spark session for all tests that need one; they run in one process: ``xdist_group("spark")``.
+
+Those that start a Spark of their own, or want a Connect server, are another group, ``submit``, so that two processes
+share the work.
+"""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import shutil
+import socket
+import subprocess
 import sys
+import sysconfig
+import tempfile
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.parse import quote
+from urllib.request import urlopen
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -13,11 +32,20 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Airflow reads its home once, when it is imported: each process of the tests has one of its own.
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="dc-airflow-home-")
+atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-settings.register_profile("test", deadline=None, suppress_health_check=_SLOW, max_examples=250, print_blob=True)
+settings.register_profile("test", deadline=None, suppress_health_check=_SLOW, max_examples=100, print_blob=True)
 settings.register_profile("find", settings.get_profile("test"), phases=[Phase.generate])  # without shrinking
 settings.register_profile("nightly", settings.get_profile("test"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+SPARK_VERSION = tuple(map(int, version("pyspark").split(".")[:2]))
+HAS_TIMES = SPARK_VERSION >= (4, 1)
+HAS_SHAPES = SPARK_VERSION >= (4, 2)
+"""Types that came after the first version of Spark that the engine works on."""
 
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -42,3 +70,101 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with Airflow's tables, to be copied: an Airflow of its own need not make them."""
+    home = tmp_path_factory.mktemp("airflow-database")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    subprocess.run(
+        [sys.executable, "-m", "airflow", "db", "migrate"],
+        env={**kept, "AIRFLOW_HOME": str(home)},
+        check=True,
+        capture_output=True,
+    )
+    return home / "airflow.db"
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with the installed packages, but without this one: the engine has to be brought to it."""
+    path = tmp_path_factory.mktemp("bare") / "python"
+    packages = sysconfig.get_paths()["purelib"]
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n')
+    path.chmod(0o755)
+    for module, there in (("dc_engine", False), ("pyarrow", True)):
+        environment = {**os.environ, "PYTHONPATH": ""}
+        done = subprocess.run([path, "-c", f"import {module}"], cwd=path.parent, env=environment, capture_output=True)
+        assert (done.returncode == 0) is there
+    return path
+
+
+@dataclass(frozen=True)
+class ConnectServer:
+    """A Spark Connect server, which wants a token; its workers know nothing of the engine."""
+
+    port: int
+    token: str
+    page: str
+
+    @property
+    def remote(self) -> str:
+        return f"sc://localhost:{self.port}/;token={quote(self.token, safe='')}"
+
+    def running_jobs(self) -> list[Any]:
+        """What it works on at this moment."""
+        return self._get(f"/{self._get('')[0]['id']}/jobs?status=running")
+
+    def _get(self, path: str) -> Any:
+        with urlopen(f"{self.page}/api/v1/applications{path}", timeout=10) as answer:
+            return json.load(answer)
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory: pytest.TempPathFactory, bare_python: Path) -> Iterator[ConnectServer]:
+    folder = tmp_path_factory.mktemp("connect")
+    port, page = _free_port(), _free_port()
+    server = ConnectServer(port, "a/token+of==the;test", f"http://127.0.0.1:{page}")
+    own = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(page),
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.authenticate.token": server.token,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.artifact.isolation.enabled": "true",
+    }
+    settings_file = folder / "spark.conf"  # and not in arguments: tests look for the token there
+    settings_file.write_text("".join(f"{key} {value}\n" for key, value in (SPARK_SETTINGS | own).items()))
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--properties-file", str(settings_file)]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(bare_python), "PYTHONPATH": ""}
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}, stdout=log, stderr=log)
+    try:
+        _wait_for(server, process, folder / "log")
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(server: ConnectServer, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 120
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=1):
+                server.running_jobs()
+                return
+        except (OSError, URLError, IndexError):
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < end, log.read_text()[-3000:]
+            time.sleep(0.2)
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

@@ -78,7 +78,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         return
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], capture_output=True)
     if mounted.returncode:
-        pytest.skip(f"mounting a filesystem of a megabyte takes root: {mounted.stderr.decode().strip()}")
+        pytest.skip(reason=f"mounting a filesystem of a megabyte takes root: {mounted.stderr.decode().strip()}")
     try:
         yield RealDisk(tmp_path)
     finally:

@@ -54,7 +54,7 @@ class Case:
         return {path.name: path.read_bytes() for path in Path(self.gate.state, "snapshots").glob("*.json")}
 
 
-MOMENTS = {"load": 56, "load without key": 9, "replaced load": 9, "retract": 9, "compact": 9, "vacuum": 9}
+MOMENTS = {"load": 24, "load without key": 9, "replaced load": 9, "retract": 9, "compact": 9, "vacuum": 9}
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_process_that_ends_in_the_midst_of_its_commit_leaves_the_old_state_or_
             assert check_after_death(case, snapshots, expected, sums=sums) == (at != "link")
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("submit")
 def test_a_submitted_load_whose_processes_are_all_killed_can_be_submitted_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
