@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from airflow_dc_provider.triggers.looking import LookTrigger
 
+WORTH_DEFERRING = 10
+"""Seconds. What is left below that is waited out in the task: it costs less than another process and, more important,
+Airflow fails a task that runs again before the scheduler has noticed the end of the process that deferred it."""
+
 
 class DcSensor(BaseSensorOperator):
     """
@@ -77,12 +81,16 @@ class DcSensor(BaseSensorOperator):
 
     def _wait(self, context: Context, until: float) -> Any:
         try:
-            found = self.poke(context)
-            if found:
-                return found.xcom_value
-            left = until - time.time()
-            if left <= 0:
-                raise AirflowSensorTimeout(f"There was nothing for {self.timeout:g} seconds.")
+            while True:
+                found = self.poke(context)
+                if found:
+                    return found.xcom_value
+                left = until - time.time()
+                if left <= 0:
+                    raise AirflowSensorTimeout(f"There was nothing for {self.timeout:g} seconds.")
+                if left > WORTH_DEFERRING:
+                    break
+                time.sleep(min(self.poke_interval, left))
         except (AirflowFailException, AirflowSensorTimeout) as error:
             if self.soft_fail or self.never_fail:
                 raise AirflowSkipException(str(error)) from error

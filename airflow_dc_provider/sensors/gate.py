@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_dc_provider.exceptions import DcViolationError, engine_errors_told
 from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.outcomes import lets_pass
-from airflow_dc_provider.sensors.base import raise_for
+from airflow_dc_provider.sensors.base import WORTH_DEFERRING, raise_for
 from dc_engine.request import check_number
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
@@ -99,7 +99,7 @@ class DcGateSensor(DcGateOperator):
             left = until - time.time()
             if left <= 0:
                 raise self._time_is_up()
-            if self.deferrable:
+            if self.deferrable and left > WORTH_DEFERRING:
                 self._defer(left, until, seen)
             changed = FilesLook(self._path, self.changes_conn_id, seen)
             while not changed() and time.time() < until:

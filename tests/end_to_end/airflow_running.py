@@ -11,6 +11,7 @@ rows, a real state, real verdicts, in a second. What needs Spark (a quarantine),
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -45,6 +46,7 @@ if os.environ.get("DC_REAL_SPARK") or needs_spark(sys.argv):
 sys.exit(main(sys.argv[1:]))
 """
 Found = TypeVar("Found")
+_log = logging.getLogger(__name__)
 _REFUSALS = 20
 _PATIENCE = 300
 """Seconds: a machine that is busy with other tests takes its time."""
@@ -153,6 +155,11 @@ class RunningAirflow:
             return self.get(f"dags/{dag_id}/dagRuns/{run_id}")["state"] in ("success", "failed")
 
         self.until(ended, f"{run_id} of {dag_id} has ended", seconds)
+        for one in self.get(f"dags/{dag_id}/dagRuns/{run_id}/taskInstances", state="failed")["task_instances"]:
+            # Shown with a test that fails; what Airflow itself fails, the scheduler alone tells of.
+            told = [line for line in self.log.splitlines() if run_id in line and "finished with state" in line]
+            said = self.logs(dag_id, run_id, one["task_id"], map_index=one["map_index"])
+            _log.warning("%s", "\n".join([said, *told]))
         return self.states(dag_id, run_id)
 
     def states(self, dag_id: str, run_id: str) -> dict[str, str]:

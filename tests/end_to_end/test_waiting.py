@@ -48,7 +48,7 @@ with DAG("given_up", schedule=None):
         state="{home}/state/given_up",
         load_id="monday",
         poke_interval=1,
-        timeout=5,
+        timeout=25,
         soft_fail=True,
     )
 """

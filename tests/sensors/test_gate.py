@@ -156,6 +156,12 @@ class TestTimeIsUp:
         with pytest.raises(DcViolationError, match=r"(?s)Time is up.*No file came to .*wednesday"):
             sensor(timeout=0).execute({"ti": ti})
 
+    def test_the_last_seconds_are_waited_out_in_the_task(self, sensor, fake_spark, failing, passing, ti, data):
+        fake_spark.answers(failing)
+        with pytest.raises(AirflowSkipException, match="Time is up"):
+            sensor(timeout=0.5, soft_fail=True).execute({"ti": ti})
+        assert len(fake_spark.loads()) == 1
+
     def test_the_time_runs_from_the_first_look_however_often_it_is_woken(self, sensor, fake_spark, failing, ti):
         fake_spark.answers(failing)
         wait = deferred(sensor(timeout=timedelta(hours=1)), ti)

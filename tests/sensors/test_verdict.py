@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -136,6 +137,14 @@ class TestWaiting:
             sensor(soft_fail=True).resume_execution(*up)
         with pytest.raises(AirflowSensorTimeout):
             sensor(timeout=0).execute({"ti": ti})
+
+    def test_the_last_seconds_are_waited_out_in_the_task(self, sensor, people, ti):
+        with pytest.raises(AirflowSensorTimeout):
+            sensor(timeout=0.2).execute({"ti": ti})
+        later = threading.Timer(0.3, people.apply, [CLEAN])
+        later.start()
+        assert sensor(timeout=9).execute({"ti": ti})["decision"] == "pass"
+        later.join()
 
     def test_without_the_triggerer_it_waits_as_other_sensors_do(self, sensor, people, ti):
         wait = sensor(deferrable=False, timeout=0.1)
