@@ -117,6 +117,14 @@ def check(
     return [held[number] for number in range(len(expectations))]
 
 
+def rules_about(name: str) -> list[dict[str, Any]]:
+    """Rules of every kind that can be exported, of one column and ``n``."""
+    quoted = f"t.`{name}`"
+    rules: list[dict[str, Any]] = [{"unique": [name]}, {"unique": [name, "n"]}]
+    denied = (f"{quoted} > 0", f"{quoted} != 0", f"{quoted} = 1", f"{quoted} > t.n", f"{quoted} != t.n")
+    return rules + [{"deny": one} for one in denied]
+
+
 class TestOnSpark:
     @settings(max_examples=max(10, settings().max_examples // 50))
     @given(rows=TABLES, part=st.integers(0, 3))
@@ -131,14 +139,18 @@ class TestOnSpark:
         held = check(spark, SCHEMA, rows, exported_all(CONSTRAINTS))
         assert held == [not violated(one, rows) for one in CONSTRAINTS]
 
-    @pytest.mark.parametrize("name", ["first name", "1st", "select", "é's", '"a"', "$HOME", "x[0]", "a,\nb"])
-    def test_columns_of_any_name_that_it_exports(self, spark, name):
-        schema, quoted = f"`{name}` int, `a.b` int, `c``d` int, n int", f"t.`{name}`"
-        rules = [{"unique": [name]}, {"unique": [name, "n"]}, {"deny": f"{quoted} > 0"}, {"deny": f"{quoted} != 0"}]
-        rules += [{"deny": f"{quoted} = 1"}, {"deny": f"{quoted} > t.n"}, {"deny": f"{quoted} != t.n"}]
-        expectations = [exported(**rule) for rule in rules]
-        assert check(spark, schema, [(1, 1, 1, 0), (1, 1, 1, 0), (None, 1, 1, 1)], expectations) == [False] * 7
-        assert check(spark, schema, [(0, 1, 1, 0), (None, 1, 1, None)], expectations) == [True] * 7
+    def test_columns_of_any_name_that_it_exports(self, spark):
+        names = ["first name", "1st", "select", "é's", '"a"', "$HOME", "x[0]", "a,\nb"]
+        schema = ", ".join([*(f"`{name}` int" for name in names), "`a.b` int", "`c``d` int", "n int"])
+        expectations = [exported(**rule) for name in names for rule in rules_about(name)]
+
+        def held(*rows: tuple[int | None, int | None]) -> dict[str, list[bool]]:
+            """What holds of each column, when all of them have the same values."""
+            found = check(spark, schema, [(*[one] * len(names), 1, 1, n) for one, n in rows], expectations)
+            return {name: found[7 * at : 7 * at + 7] for at, name in enumerate(names)}
+
+        assert held((1, 0), (1, 0), (None, 1)) == {name: [False] * 7 for name in names}
+        assert held((0, 0), (None, None)) == {name: [True] * 7 for name in names}
 
     def test_columns_are_found_whatever_their_case(self, spark):
         expectations = [exported(deny="t.SALARY < 0"), exported(unique="Salary, ID"), exported(deny="t.ID != t.Salary")]
