@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.airflow_running import RunningAirflow, running_airflow
+from tests.end_to_end.airflow_running import RunningAirflow, api_server, running_airflow
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +20,10 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAirflow
     """An Airflow that runs, one for all tests of the group ``running_airflow``."""
     with running_airflow(tmp_path_factory.mktemp("airflow")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def below(airflow: RunningAirflow) -> Iterator[tuple[str, str]]:
+    """The same Airflow below a base path: its address, and a token of ``admin``."""
+    with api_server(airflow.home, "/some/base") as served:
+        yield served

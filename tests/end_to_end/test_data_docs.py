@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.checkpoints.test_browser import ARGUMENTS
-from tests.end_to_end.airflow_running import RunningAirflow, api_server
+from tests.end_to_end.airflow_running import RunningAirflow
 from tests.s3 import REGION, S3Server, s3_server
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
@@ -154,21 +154,28 @@ def check_start_page(page: Any) -> None:
     assert page.get_by_text(SHOWN, exact=True).is_visible()
 
 
+def follow_the_link(page: Any, url: str, token: str, run: str) -> None:
+    """From the task to its page in Data Docs, and to the first page, as someone does who has logged in."""
+    page.context.add_cookies([{"name": "_token", "value": token, "url": url}])
+    page.goto(f"{url}/dags/reviewed/runs/{run}/tasks/data_docs/details")
+    link = page.get_by_role("link", name="Data Docs")
+    link.wait_for()
+    said = Said(page)
+    link.click()
+    page.wait_for_url(re.compile(rf"^{re.escape(url)}/dc/docs/reviewed/data_docs/.*\.html$"))
+    check_page(page)
+    check_start_page(page)
+    assert said.lines == []
+
+
 @needs_browser
 class TestInABrowser:
     def test_the_link_on_the_task_leads_to_the_page(self, airflow, run, page):
         airflow.request("GET", "dags", user="victor")
-        cookie = {"name": "_token", "value": airflow.tokens["victor"], "url": airflow.url}
-        page.context.add_cookies([cookie])
-        page.goto(f"{airflow.url}/dags/reviewed/runs/{run}/tasks/data_docs/details")
-        link = page.get_by_role("link", name="Data Docs")
-        link.wait_for()
-        said = Said(page)
-        link.click()
-        page.wait_for_url(re.compile(r"/dc/docs/reviewed/data_docs/.*\.html$"))
-        check_page(page)
-        check_start_page(page)
-        assert said.lines == []
+        follow_the_link(page, airflow.url, airflow.tokens["victor"], run)
+
+    def test_below_a_base_path(self, run, page, below):
+        follow_the_link(page, *below, run)
 
     def test_it_works_in_a_frame_as_airflow_makes_them(self, airflow, run, page):
         airflow.request("GET", "dags", user="victor")
@@ -189,19 +196,6 @@ class TestInABrowser:
         frame.wait_for_url(re.compile(r"\.html$"))
         check_page(frame)
         assert [line for line in said.lines if "sandbox" not in line] == [], "the frame itself is frowned upon"
-
-    def test_below_a_base_path(self, airflow, run, page):
-        with api_server(airflow.home, "/some/base") as (url, token):
-            page.context.add_cookies([{"name": "_token", "value": token, "url": url}])
-            page.goto(f"{url}/dags/reviewed/runs/{run}/tasks/data_docs/details")
-            link = page.get_by_role("link", name="Data Docs")
-            link.wait_for()
-            said = Said(page)
-            link.click()
-            page.wait_for_url(re.compile(r"/some/base/dc/docs/reviewed/data_docs/.*\.html$"))
-            check_page(page)
-            check_start_page(page)
-            assert said.lines == []
 
 
 class TestWhoMaySee:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from dc_engine.stored import read_verdict
-from tests.end_to_end.airflow_running import RunningAirflow, api_server
+from tests.end_to_end.airflow_running import RunningAirflow
 from tests.end_to_end.browsing import Browser, browser, needs_browser
 from tests.end_to_end.reviewed import ASKING, land, run_gates, state_of
 from tests.pages.states import TUESDAY
@@ -167,19 +167,19 @@ def test_what_a_person_clicks_is_on_the_page(airflow, ada, runs, dag_id):
     assert ada.frame.get_by_text(f"{word} by ada at {decided.at}").is_visible()
 
 
-def test_below_another_path_all_is_found(airflow, ada, runs):
-    with api_server(airflow.home, "/deep/base") as (url, _):
-        other = Browser(ada.context, url)  # cookies are of a host, whatever the port
-        page = other.open(f"{of_task('pages_red', runs['pages_red'])}/plugin/dc-verdict")
-        shows(other, RED)
-        assert other.frame.get_by_role("button", name="Copy the formula").first.is_visible(), "its script runs"
-        other.frame.get_by_role("link", name="History").click()
-        shows(other, "people · history")
-        other.open("/dc/none/such").get_by_role("link", name="All gates").click()
-        page.get_by_role("heading", name="Gates", exact=True).wait_for()
-        assert page.url == f"{url}/dc/gates"
-        assert other.noted == []
-        page.close()
+def test_below_another_path_all_is_found(ada, runs, below):
+    url, _ = below
+    other = Browser(ada.context, url)  # cookies are of a host, whatever the port
+    page = other.open(f"{of_task('pages_red', runs['pages_red'])}/plugin/dc-verdict")
+    shows(other, RED)
+    assert other.frame.get_by_role("button", name="Copy the formula").first.is_visible(), "its script runs"
+    other.frame.get_by_role("link", name="History").click()
+    shows(other, "people · history")
+    other.open("/dc/none/such").get_by_role("link", name="All gates").click()
+    page.get_by_role("heading", name="Gates", exact=True).wait_for()
+    assert page.url == f"{url}/dc/gates"
+    assert other.noted == []
+    page.close()
 
 
 def test_a_load_that_was_replaced_says_so(airflow, ada, runs):
