@@ -13,10 +13,21 @@ from airflow_dc_provider.credentials import state_access
 from airflow_dc_provider.pages.access import Recorded
 from airflow_dc_provider.pages.plots import Bar, Share, bars, spread_bars
 from airflow_dc_provider.pages.shown import Pairs, pairs_of
+from dc_engine.constraints.naming import meaning_in
 from dc_engine.errors import DcError, did_you_mean
 from dc_engine.lost import lost_watched
 from dc_engine.reporting import tolerated
-from dc_engine.reviewing import Line, listed_of, load_ids, loads_between, some_violations, spread_over_rows
+from dc_engine.reviewing import (
+    Line,
+    closest,
+    known_dependencies,
+    listed_of,
+    load_ids,
+    loads_between,
+    marked,
+    some_violations,
+    spread_over_rows,
+)
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -183,6 +194,35 @@ def pairs(state: Opened, load_id: str, constraint: str, number: int, most: int) 
 
 def _places(state: Opened, load: Load, constraint: str) -> list[str]:
     return [state.storage.locate(one.path) for one in load.files if one.owner == constraint]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A dependency that a state knows."""
+
+    known: Any
+    """The dependency itself."""
+    mark: str
+    """What people made of it."""
+    pairs: Sequence[tuple[Pairs, str]] = ()
+    """Those that come closest to breaking it, each with the comparison that it does not satisfy."""
+    why: str = ""
+    """Why there are none."""
+
+
+def dependency(state: Opened, of_id: str) -> Kept | None:
+    """A dependency by its id; None where the state has none of it, holding or lost."""
+    with told():
+        known = known_dependencies(state.storage, state.snapshot)
+        one = next((one for one in (*known.holding, *known.lost) if one.id == of_id), None) if known else None
+        if one is None:
+            return None
+        mark = marked(state.storage, state.snapshot).get(meaning_in(one.id), "")
+        if one.until is not None:
+            return Kept(one, mark)
+        found = closest(state.storage, state.snapshot, one)
+    types = state.snapshot.schema
+    return Kept(one, mark, [(pairs_of([pair], types), lacks) for pair, lacks in found.pairs], found.why)
 
 
 def rules_of(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

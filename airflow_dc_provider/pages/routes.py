@@ -165,6 +165,29 @@ def dependencies(
     )
 
 
+@router.get("/dependency")
+def dependency(
+    request: Request, dag_id: ReadableDag, task_id: Name, run_id: Name, dependency_id: Name, map_index: Name = ""
+) -> Response:
+    """A dependency of a table, with pairs of rows that come closest to breaking it."""
+    recorded = _gate(dag_id, task_id, run_id, map_index)
+    try:
+        state = looking.opened(recorded)
+        found = looking.dependency(state, dependency_id)
+    except looking.UnreadableError as error:
+        return _unread(request, recorded, error)
+    if found is None:
+        raise HTTPException(404, "The state knows no such dependency.")
+    return page(
+        request,
+        "dependency.html",
+        recorded=recorded,
+        table=state.snapshot.table,
+        found=found,
+        pasted=_pasted(found.known),
+    )
+
+
 @router.get("/dag")
 def dag(request: Request, dag_id: ReadableDag, may_see: MaySee) -> Response:
     """The gates of a DAG; the history of its table where there is one."""
