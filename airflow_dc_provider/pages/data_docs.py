@@ -23,6 +23,7 @@ from airflow_dc_provider.arguments import check_folder
 from airflow_dc_provider.credentials import state_access
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.pages.access import Name, ReadableDag, recorded_by
+from airflow_dc_provider.pages.patience import in_time
 from airflow_dc_provider.pages.recorded import SITE
 from airflow_dc_provider.pages.rendering import page as rendered
 from airflow_dc_provider.pages.site_pages import served
@@ -115,7 +116,8 @@ def data_docs(
         path = _checked(site.page)
         return RedirectResponse(quote(path), 302)
     try:
-        content = site.read(_checked(path))
+        checked = _checked(path)
+        content = in_time(site.folder, lambda: site.read(checked))
     except (DcError, DcGateError, OSError) as error:
         return _unreachable(request, site, error)
     if content is None:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_dc_provider.credentials import state_access
 from airflow_dc_provider.pages.access import Recorded
+from airflow_dc_provider.pages.patience import in_time
 from airflow_dc_provider.pages.plots import Bar, Share, bars, spread_bars
 from airflow_dc_provider.pages.shown import Pairs, pairs_of
+from dc_engine.constraints.naming import meaning_in
 from dc_engine.errors import DcError, did_you_mean
 from dc_engine.lost import lost_watched
 from dc_engine.reporting import tolerated
-from dc_engine.reviewing import Line, listed_of, load_ids, loads_between, some_violations, spread_over_rows
+from dc_engine.reviewing import (
+    Known,
+    Line,
+    closest,
+    known_dependencies,
+    listed_of,
+    load_ids,
+    loads_between,
+    marked,
+    some_violations,
+    spread_over_rows,
+)
 from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -32,6 +45,7 @@ _SAMPLES = 3
 _WORST = 5
 _SPARK = (16, 5)
 """The height of a small plot, and the width of a load in it."""
+Found = TypeVar("Found")
 
 
 class UnreadableError(Exception):
@@ -84,7 +98,7 @@ class Judged:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def _told() -> Iterator[None]:
     """What can go wrong on the way to a state, in words."""
     try:
         yield
@@ -94,12 +108,17 @@ def told() -> Iterator[None]:
         raise UnreadableError(str(error).split("\n")[0], getattr(error, "hint", "")) from error
 
 
-def opened(recorded: Recorded) -> Opened:
-    """The newest snapshot of the state that a task recorded."""
-    with told():
+def look(recorded: Recorded, at: Callable[[Opened], Found]) -> tuple[Opened, Found]:
+    """The newest snapshot of the state that a task recorded, and what is found in it; in time, or not at all."""
+
+    def found() -> tuple[Opened, Found]:
         storage = Storage(recorded.state, state_access(recorded.state_conn_id).options)
         storage.refuse_unknown()  # and not any address that someone wrote into XCom
-        return Opened(storage, current_of(storage))
+        state = Opened(storage, current_of(storage))
+        return state, at(state)
+
+    with _told():
+        return in_time(recorded.state, found)
 
 
 def _find(state: Opened, load_id: str) -> Load:
@@ -114,12 +133,11 @@ def _find(state: Opened, load_id: str) -> Load:
 
 def judged(state: Opened, load_id: str) -> Judged:
     """What a load did, as it is stored now."""
-    with told():
-        load = _find(state, load_id)
-        verdict = verdict_of(state.storage, load, {*state.snapshot.mask, *load.mask})
-        ids = load_ids(state.storage, state.snapshot)
-        end = ids.index(load_id) + 1
-        lines = loads_between(state.storage, state.snapshot, max(end - _BEFORE, 0), end)
+    load = _find(state, load_id)
+    verdict = verdict_of(state.storage, load, {*state.snapshot.mask, *load.mask})
+    ids = load_ids(state.storage, state.snapshot)
+    end = ids.index(load_id) + 1
+    lines = loads_between(state.storage, state.snapshot, max(end - _BEFORE, 0), end)
     broken = verdict.broken
     names = {one.name for one in broken}
     held = sorted((one for one in verdict.constraints if one.name not in names), key=lambda one: -one.new_violations)
@@ -166,16 +184,15 @@ class Listed:
 
 def pairs(state: Opened, load_id: str, constraint: str, number: int, most: int) -> Listed | None:
     """A page of violations, or the last one; None where the load was not judged by such a rule."""
-    with told():
-        load = _find(state, load_id)
-        verdict = verdict_of(state.storage, load, {*state.snapshot.mask, *load.mask})
-        rule = next((one for one in verdict.constraints if one.name == constraint), None)
-        if rule is None:
-            return None
-        last = max(listed_of(load, constraint) - 1, 0) // most
-        number = min(number, last)
-        found, listed = some_violations(state.storage, state.snapshot, load, constraint, number * most, most)
-        spread = spread_over_rows(state.storage, load, constraint)
+    load = _find(state, load_id)
+    verdict = verdict_of(state.storage, load, {*state.snapshot.mask, *load.mask})
+    rule = next((one for one in verdict.constraints if one.name == constraint), None)
+    if rule is None:
+        return None
+    last = max(listed_of(load, constraint) - 1, 0) // most
+    number = min(number, last)
+    found, listed = some_violations(state.storage, state.snapshot, load, constraint, number * most, most)
+    spread = spread_over_rows(state.storage, load, constraint)
     shown = pairs_of(found, verdict.columns)
     places = _places(state, load, constraint)
     return Listed(_rule(rule, verdict, ()), verdict, shown, listed, number, last, spread_bars(spread), places)
@@ -183,6 +200,46 @@ def pairs(state: Opened, load_id: str, constraint: str, number: int, most: int) 
 
 def _places(state: Opened, load: Load, constraint: str) -> list[str]:
     return [state.storage.locate(one.path) for one in load.files if one.owner == constraint]
+
+
+def history(state: Opened, number: int, most: int) -> tuple[list[Line], int]:
+    """A page of loads, the newest on the first one, or the last page; and how many loads there are."""
+    total = len(load_ids(state.storage, state.snapshot))
+    end = total - min(number, max(total - 1, 0) // most) * most
+    return loads_between(state.storage, state.snapshot, max(end - most, 0), end), total
+
+
+def dependencies(state: Opened) -> tuple[Known | None, Mapping[str, str]]:
+    """The dependencies of a table, if they are kept, and what people made of them."""
+    return known_dependencies(state.storage, state.snapshot), marked(state.storage, state.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A dependency that a state knows."""
+
+    known: Any
+    """The dependency itself."""
+    mark: str
+    """What people made of it."""
+    pairs: Sequence[tuple[Pairs, str]] = ()
+    """Those that come closest to breaking it, each with the comparison that it does not satisfy."""
+    why: str = ""
+    """Why there are none."""
+
+
+def dependency(state: Opened, of_id: str) -> Kept | None:
+    """A dependency by its id; None where the state has none of it, holding or lost."""
+    known = known_dependencies(state.storage, state.snapshot)
+    one = next((one for one in (*known.holding, *known.lost) if one.id == of_id), None) if known else None
+    if one is None:
+        return None
+    mark = marked(state.storage, state.snapshot).get(meaning_in(one.id), "")
+    if one.until is not None:
+        return Kept(one, mark)
+    found = closest(state.storage, state.snapshot, one)
+    types = state.snapshot.schema
+    return Kept(one, mark, [(pairs_of([pair], types), lacks) for pair, lacks in found.pairs], found.why)
 
 
 def rules_of(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -14,7 +14,6 @@ from airflow_dc_provider.pages.rendering import page
 from dc_engine.constraints.editing import as_constraint
 from dc_engine.constraints.naming import meaning_in
 from dc_engine.errors import ConstraintError
-from dc_engine.reviewing import known_dependencies, load_ids, loads_between, marked
 
 router = APIRouter()
 PAIRS, LOADS, DEPENDENCIES = 20, 50, 50
@@ -56,8 +55,7 @@ def verdict(
         cure = _MENDED if recorded.task_state == "failed" else "Open this page again when the task has ended."
         return _nothing(request, recorded, "No verdict yet", why, cure)
     try:
-        state = looking.opened(recorded)
-        found = looking.judged(state, chosen)
+        _, found = looking.look(recorded, lambda state: looking.judged(state, chosen))
     except looking.UnreadableError as error:
         return _unread(request, recorded, error, of_task=chosen == own)
     return page(
@@ -86,8 +84,7 @@ def pairs(
     """The stored violations of a rule, page by page."""
     recorded = _gate(dag_id, task_id, run_id, map_index)
     try:
-        state = looking.opened(recorded)
-        found = looking.pairs(state, load_id, constraint, number, PAIRS)
+        _, found = looking.look(recorded, lambda state: looking.pairs(state, load_id, constraint, number, PAIRS))
     except looking.UnreadableError as error:
         return _unread(request, recorded, error)
     if found is None:
@@ -126,10 +123,7 @@ def dependencies(
     """The dependencies of a table: those that hold, those that were lost."""
     recorded = _gate(dag_id, task_id, run_id, map_index)
     try:
-        state = looking.opened(recorded)
-        with looking.told():
-            known = known_dependencies(state.storage, state.snapshot)
-            marks = marked(state.storage, state.snapshot)
+        state, (known, marks) = looking.look(recorded, looking.dependencies)
     except looking.UnreadableError as error:
         return _unread(request, recorded, error)
     if known is None:
@@ -162,6 +156,28 @@ def dependencies(
         number=number,
         last=last,
         lines=_dependency_lines(part, marks),
+    )
+
+
+@router.get("/dependency")
+def dependency(
+    request: Request, dag_id: ReadableDag, task_id: Name, run_id: Name, dependency_id: Name, map_index: Name = ""
+) -> Response:
+    """A dependency of a table, with pairs of rows that come closest to breaking it."""
+    recorded = _gate(dag_id, task_id, run_id, map_index)
+    try:
+        state, found = looking.look(recorded, lambda state: looking.dependency(state, dependency_id))
+    except looking.UnreadableError as error:
+        return _unread(request, recorded, error)
+    if found is None:
+        raise HTTPException(404, "The state knows no such dependency.")
+    return page(
+        request,
+        "dependency.html",
+        recorded=recorded,
+        table=state.snapshot.table,
+        found=found,
+        pasted=_pasted(found.known),
     )
 
 
@@ -205,15 +221,10 @@ def _gate(dag_id: str, task_id: str, run_id: str, map_index: str) -> Recorded:
 
 def _history(request: Request, recorded: Recorded, number: int) -> Response:
     try:
-        state = looking.opened(recorded)
-        with looking.told():
-            total = len(load_ids(state.storage, state.snapshot))
-            last = max(total - 1, 0) // LOADS
-            number = min(number, last)
-            end = total - number * LOADS
-            lines = loads_between(state.storage, state.snapshot, max(end - LOADS, 0), end)
+        state, (lines, total) = looking.look(recorded, lambda state: looking.history(state, number, LOADS))
     except looking.UnreadableError as error:
         return _unread(request, recorded, error)
+    last = max(total - 1, 0) // LOADS
     return page(
         request,
         "history.html",
@@ -222,7 +233,7 @@ def _history(request: Request, recorded: Recorded, number: int) -> Response:
         lines=lines,
         plot=heat_map(lines),
         total=total,
-        number=number,
+        number=min(number, last),
         last=last,
     )
 

@@ -92,6 +92,16 @@ class Known:
     """Why these are not all; empty if they are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Closest:
+    """Pairs of rows that come closest to breaking a dependency."""
+
+    pairs: Sequence[tuple[Mapping[str, Any], str]]
+    """Each as a verdict's samples, with the comparison that it does not satisfy; without one it breaks it."""
+    why: str
+    """Why there are none; empty if there are some."""
+
+
 _LINES: _Remembered[Line] = _Remembered(20_000)
 _KNOWN: _Remembered[Known] = _Remembered(8)
 
@@ -279,3 +289,26 @@ def marked(storage: Storage, snapshot: Snapshot) -> dict[str, str]:
         marks |= {meaning_in(id_of(one)): "pinned" for one in rules.dependencies.pinned}
         marks |= {meaning_in(id_of(one)): f"constraint {one.name}" for one in rules.constraints}
     return marks
+
+
+def closest(storage: Storage, snapshot: Snapshot, dependency: Dependency) -> Closest:
+    """Pairs of rows of the table that come closest to breaking a dependency that holds, as far as the state has some.
+
+    Without the values that the newest load asked to mask.
+    """
+    from dc_engine.discovery.nearest import nearest
+
+    found = nearest(storage, snapshot.facts["dependencies"], snapshot.files, dependency.box)
+    hidden = {name.lower() for name in snapshot.mask}
+    pairs = [
+        {
+            side: {
+                "id": row.row_id,
+                "values": {name: MASKED if name.lower() in hidden else value for name, value in row.values.items()},
+            }
+            for side, row in near.sides.items()
+        }
+        for near in found.pairs
+    ]
+    _name_rows(storage, snapshot, pairs, hidden)
+    return Closest(list(zip(pairs, (near.lacks for near in found.pairs), strict=True)), found.why)

@@ -142,7 +142,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Line]]] = {
     "pages": lambda folder: pages.review_pages(folder, SEED, 0.01),
     "peers": lambda folder: peers.beside_peers(SEED, 0.02),
 }
-HELPERS = {"__init__", "__main__", "census", "empty_job", "import_cost", "joins", "lines", "submit"}
+HELPERS = {"__init__", "__main__", "census", "empty_job", "import_cost", "joins", "lines", "server", "submit"}
 """What the others use, or what starts them."""
 
 

@@ -302,8 +302,11 @@ def running_airflow(home: Path) -> Iterator[RunningAirflow]:
 
 
 @contextmanager
-def api_server(home: Path, base: str) -> Iterator[tuple[str, str]]:
-    """A second API server over the database of an Airflow, below a base path: its address, and a token of ``admin``."""
+def api_server(home: Path, base: str, components: Collection[str] | None = None) -> Iterator[tuple[str, str]]:
+    """A second API server over the database of an Airflow, below a base path: its address, and a token of ``admin``.
+
+    It is up when all components of Airflow are, or those that are named.
+    """
     port = _free_port()
     url = f"http://127.0.0.1:{port}{base}"
     with (home / "second.log").open("wb") as log:
@@ -316,7 +319,7 @@ def api_server(home: Path, base: str) -> Iterator[tuple[str, str]]:
             start_new_session=True,
         )
     try:
-        RunningAirflow(home, url, process).until(lambda: _is_healthy(url), f"Airflow is up below {base}")
+        RunningAirflow(home, url, process).until(lambda: _is_healthy(url, components), f"Airflow is up below {base}")
         user = {"username": "admin", "password": "admin"}
         yield url, _call("POST", f"{url}/auth/token", user)["access_token"]
     finally:
@@ -367,12 +370,12 @@ def write_submit(path: Path) -> None:
     path.chmod(0o755)
 
 
-def _is_healthy(url: str) -> bool:
+def _is_healthy(url: str, components: Collection[str] | None = None) -> bool:
     try:
         found = _call("GET", f"{url}/api/v2/monitor/health")
     except (ApiError, OSError):
         return False
-    return all((found.get(name) or {}).get("status") == "healthy" for name in _COMPONENTS)
+    return all((found.get(name) or {}).get("status") == "healthy" for name in components or _COMPONENTS)
 
 
 _COMPONENTS: Collection[str] = ("metadatabase", "scheduler", "triggerer", "dag_processor")

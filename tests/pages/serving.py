@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -78,8 +79,7 @@ class Serving:
         self._client = TestClient(create_app("core"), raise_server_exceptions=False, follow_redirects=False)
         users = [SimpleAuthManagerUser(username=name, role="viewer") for name in (VIEWER, OTHER)]
         self.tokens = {one.username: get_auth_manager().generate_jwt(one) for one in users}
-        with create_session() as session:
-            session.execute(insert(DagBundleModel.__table__).values(name=_BUNDLE))
+        write_bundle()
 
     def ask(self, method: str, path: str, *, user: str = VIEWER, **query: Any) -> Answer:
         """One request; ``path`` starts behind ``/dc/``."""
@@ -93,22 +93,7 @@ class Serving:
 
     def add_task(self, task: Task | None = None, /, *, state: str | None = "failed", **recorded: Any) -> Task:
         """A task instance of a DAG's run, in a state of Airflow's; ``recorded`` is what it has pushed to XCom."""
-        task = task or Task(f"dag_{uuid.uuid4().hex}")
-        of_run = {"dag_id": task.dag_id, "run_id": task.run_id}
-        with create_session() as session:
-            if session.get(DagModel, task.dag_id) is None:
-                limits = {"max_active_tasks": 1, "max_consecutive_failed_dag_runs": 0}
-                values = {"dag_id": task.dag_id, "bundle_name": _BUNDLE, "has_task_concurrency_limits": False, **limits}
-                session.execute(insert(DagModel.__table__).values(**values))
-            run = session.query(DagRun.id).filter_by(**of_run).scalar()
-            if run is None:
-                made = insert(DagRun.__table__).values(**of_run, run_type="manual", run_after=datetime.now(UTC))
-                run = session.execute(made).inserted_primary_key[0]
-            session.execute(insert(TaskInstance.__table__).values(**task.ids, pool="default_pool", state=state))
-            for key, value in recorded.items():
-                row = {**task.ids, "dag_run_id": run, "key": key, "value": value}
-                session.execute(insert(XComModel.__table__).values(**row))
-        return task
+        return write_task(task or Task(f"dag_{uuid.uuid4().hex}"), state, recorded)
 
     def add_gate(self, state: str, verdict: Verdict | None = None, task: Task | None = None, /, **more: Any) -> Task:
         """A task that judged a load, with what it records by itself."""
@@ -116,3 +101,28 @@ class Serving:
         if verdict is not None:
             kept[VERDICT] = summary(verdict, state)
         return self.add_task(task, state=more.pop("task_state", "failed"), **{**kept, **more})
+
+
+def write_bundle() -> None:
+    """What DAGs belong to."""
+    with create_session() as session:
+        session.execute(insert(DagBundleModel.__table__).values(name=_BUNDLE))
+
+
+def write_task(task: Task, state: str | None, recorded: Mapping[str, Any]) -> Task:
+    """A task instance in Airflow's database, with its DAG and its run, and what it has pushed to XCom."""
+    of_run = {"dag_id": task.dag_id, "run_id": task.run_id}
+    with create_session() as session:
+        if session.get(DagModel, task.dag_id) is None:
+            limits = {"max_active_tasks": 1, "max_consecutive_failed_dag_runs": 0}
+            values = {"dag_id": task.dag_id, "bundle_name": _BUNDLE, "has_task_concurrency_limits": False, **limits}
+            session.execute(insert(DagModel.__table__).values(**values))
+        run = session.query(DagRun.id).filter_by(**of_run).scalar()
+        if run is None:
+            made = insert(DagRun.__table__).values(**of_run, run_type="manual", run_after=datetime.now(UTC))
+            run = session.execute(made).inserted_primary_key[0]
+        session.execute(insert(TaskInstance.__table__).values(**task.ids, pool="default_pool", state=state))
+        for key, value in recorded.items():
+            row = {**task.ids, "dag_run_id": run, "key": key, "value": value}
+            session.execute(insert(XComModel.__table__).values(**row))
+    return task

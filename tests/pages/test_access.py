@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from starlette.routing import Match
 
 from airflow_dc_provider.pages import access
-from airflow_dc_provider.pages.app import HEADERS
-from airflow_dc_provider.pages.routes import router
+from airflow_dc_provider.pages.app import HEADERS, pages
+from airflow_dc_provider.pages.recorded import DOCS, SITE
 from tests.pages.serving import NOBODY, OTHER, VIEWER, Answer, Serving, Task
 from tests.pages.states import Table
 
@@ -19,24 +20,47 @@ OF_A_TASK: dict[str, dict[str, Any]] = {
     "pairs": {"load_id": "tuesday", "constraint": "one_city"},
     "history": {},
     "dependencies": {},
+    "dependency": {"dependency_id": "fd-50dd9d653dd2"},  # city -> zip
 }
 STATIC = ("static/review.css", "static/review.js")
-NUMBERED = [name for name in OF_A_TASK if name != "verdict"]
+DOCS_PAGES = ("docs/index.html", "docs/static/logo.png", "docs/")
+"""Of the Data Docs of a task; what names the task comes before the path."""
+OF_A_DAG = [*OF_A_TASK, "dag", *DOCS_PAGES]
+EVERY = [*OF_A_DAG, "gates", *STATIC]
+NUMBERED = ["pairs", "history", "dependencies"]
 
 
 @pytest.fixture(scope="module")
-def gate(serving: Serving, table: Table) -> Task:
+def docs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a task records that wrote Data Docs."""
+    folder = tmp_path_factory.mktemp("gx")
+    for name in ("index.html", "static/logo.png"):
+        (folder / SITE / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / SITE / name).write_text("<!DOCTYPE html><html><body><p>Data Docs of people</p></body></html>")
+    return {DOCS: {"folder": str(folder), "docs_conn_id": None, "page": "index.html"}}
+
+
+@pytest.fixture(scope="module")
+def gate(serving: Serving, table: Table, docs: dict[str, Any]) -> Task:
     """A gate that everybody may see."""
-    return serving.add_gate(table.state, table.verdict(), Task("open"))
+    return serving.add_gate(table.state, table.verdict(), Task("open"), **docs)
 
 
 @pytest.fixture(scope="module")
-def private(serving: Serving, table: Table) -> Task:
+def private(serving: Serving, table: Table, docs: dict[str, Any]) -> Task:
     """One that not everybody may see."""
-    return serving.add_gate(table.state, table.verdict(), Task("private_gate", run_id="private run"))
+    return serving.add_gate(table.state, table.verdict(), Task("private_gate", run_id="private run"), **docs)
+
+
+def address(path: str, task: Task) -> str:
+    """The path of a page; those of Data Docs name their task in it."""
+    start, slash, rest = path.partition("/")
+    return f"docs/{'/'.join(map(str, task.ids.values()))}/{rest}" if start + slash == "docs/" else path
 
 
 def asked(serving: Serving, path: str, task: Task, user: str = VIEWER, **more: Any) -> Answer:
+    if path in DOCS_PAGES:
+        return serving.get(address(path, task), user=user)
     ids = task.ids if path in OF_A_TASK else {"dag_id": task.dag_id} if path == "dag" else {}
     return serving.get(path, user=user, **{**ids, **OF_A_TASK.get(path, {}), **more})
 
@@ -51,24 +75,38 @@ def is_headed(answer: Answer) -> bool:
     return all(answer.headers[name] == value for name, value in HEADERS.items() if name != "Cache-Control")
 
 
-def test_all_routes_are_tested_here():
-    assert {one.path.strip("/") for one in router.routes} == {*OF_A_TASK, "dag", "gates"}
+def test_all_routes_are_tested_here(gate):
+    """A route that none of these addresses leads to would be one whose rights nobody has tried."""
+    routes = pages().routes
+
+    def leads_to(path: str) -> str:
+        scope = {"type": "http", "method": "GET", "path": f"/{address(path, gate)}", "root_path": "", "headers": []}
+        (found,) = [one for one in routes if one.matches(scope)[0] is Match.FULL]
+        return found.path
+
+    assert {leads_to(path) for path in EVERY} == {one.path for one in routes}
+    assert {leads_to(path) for path in OF_A_DAG} == {one.path for one in routes if _asks_for_a_dag(one.dependant)}
+
+
+def _asks_for_a_dag(dependant: Any) -> bool:
+    """Whether Airflow is asked, before a page is made, who may see what the tasks of a DAG left."""
+    return any(one.call is access._readable_dag for one in dependant.dependencies)
 
 
 class TestWho:
-    @pytest.mark.parametrize("path", [*OF_A_TASK, "dag", "gates", *STATIC])
+    @pytest.mark.parametrize("path", EVERY)
     def test_one_who_has_not_logged_in_sees_nothing(self, serving, gate, path):
         answer = asked(serving, path, gate, NOBODY)
         assert is_friendly(answer, 401)
         assert is_headed(answer)
         assert "people" not in answer.html
 
-    @pytest.mark.parametrize("path", [*OF_A_TASK, "dag", "gates", *STATIC])
+    @pytest.mark.parametrize("path", EVERY)
     def test_a_forged_token_is_no_way_in(self, serving, gate, path, monkeypatch):
         monkeypatch.setitem(serving.tokens, VIEWER, serving.tokens[VIEWER][:-3])
         assert is_friendly(asked(serving, path, gate), 403)
 
-    @pytest.mark.parametrize("path", [*OF_A_TASK, "dag"])
+    @pytest.mark.parametrize("path", OF_A_DAG)
     def test_one_who_may_not_read_a_dag_sees_nothing_of_it(self, serving, private, path):
         answer = asked(serving, path, private, OTHER)
         assert is_friendly(answer, 403)
@@ -76,18 +114,18 @@ class TestWho:
         for known in ("people", "private", "one_city", "tuesday"):
             assert known not in answer.html
 
-    @pytest.mark.parametrize("path", [*OF_A_TASK, "dag"])
+    @pytest.mark.parametrize("path", OF_A_DAG)
     def test_nor_whether_it_exists(self, serving, private, path):
         unknown = asked(serving, path, Task("private_unknown"), OTHER)
         assert (unknown.status, unknown.html) == (403, asked(serving, path, private, OTHER).html)
 
-    @pytest.mark.parametrize("path", [*OF_A_TASK, "dag", "gates", *STATIC])
+    @pytest.mark.parametrize("path", EVERY)
     @pytest.mark.parametrize("user", [VIEWER, OTHER])
     def test_a_viewer_of_a_dag_sees_its_pages(self, serving, gate, path, user):
         answer = asked(serving, path, gate, user)
-        assert answer.status == 200
-        assert is_headed(answer)
-        if path not in STATIC:
+        assert answer.status == (302 if path == "docs/" else 200)
+        assert is_headed(answer) or path in DOCS_PAGES  # which have a policy of their own
+        if path not in (*STATIC, *DOCS_PAGES):
             assert "people" in answer.page.one("h1").text + answer.page.one("main").text
 
     def test_the_list_has_only_what_one_may_read(self, serving, gate, private):
@@ -157,6 +195,10 @@ class TestWhatDoesNotExist:
     def test_a_rule(self, serving, gate, constraint):
         assert is_friendly(asked(serving, "pairs", gate, constraint=constraint), 404)
 
+    @pytest.mark.parametrize("wrong", ["none", "", "fd-", "../fd-50dd9d653dd2", "<b>", "f" * 900])
+    def test_a_dependency(self, serving, gate, wrong):
+        assert is_friendly(asked(serving, "dependency", gate, dependency_id=wrong), 404)
+
     @pytest.mark.parametrize("path", NUMBERED)
     @pytest.mark.parametrize("number", [1, 2, 10**9])
     def test_a_page_beyond_the_end_is_the_last_one(self, serving, gate, path, number):
@@ -199,8 +241,8 @@ class TestWhatDoesNotExist:
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
     def test_something_to_change(self, serving, gate, method):
-        for path in (*OF_A_TASK, "dag", "gates", *STATIC):
-            answer = serving.ask(method, path, **gate.ids)
+        for path in EVERY:
+            answer = serving.ask(method, address(path, gate), **gate.ids)
             assert is_friendly(answer, 405)
             assert is_headed(answer)
 

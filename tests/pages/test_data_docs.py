@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import unquote, urljoin
 
@@ -15,7 +16,7 @@ import fsspec
 import pytest
 from starlette.testclient import TestClient
 
-from airflow_dc_provider.pages import access, data_docs
+from airflow_dc_provider.pages import access, data_docs, patience
 from airflow_dc_provider.pages.access import Recorded
 from airflow_dc_provider.pages.app import pages
 from tests.s3 import REGION, s3_server
@@ -264,6 +265,15 @@ class TestNothingToSee:
         answer = client(recorded("s3://lake/quality", conn_id="lost")).get(TASK + PAGE)
         assert answer.status_code == 502
         assert "no Airflow connection 'lost'" in self.told(answer).replace("&#39;", "'")
+
+    def test_a_folder_that_hangs(self, client, context, monkeypatch):
+        back = Event()
+        monkeypatch.setattr(patience, "SECONDS", 0.05)
+        monkeypatch.setattr(data_docs._Site, "read", lambda *_: back.wait())
+        answer = client(recorded(context)).get(TASK + PAGE)
+        assert answer.status_code == 502
+        assert "did not answer within" in self.told(answer)
+        back.set()
 
     def test_a_file_that_is_too_large(self, client, context, monkeypatch):
         monkeypatch.setattr(data_docs, "MOST_BYTES", len(HTML) - 1)

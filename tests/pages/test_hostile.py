@@ -58,6 +58,12 @@ def every_page(serving: Serving, task: Task, load_id: str, rule: str) -> dict[st
         path, _, show = name.partition("?show=")
         ids = task.ids if path not in ("dag", "gates") else {"dag_id": task.dag_id}
         found[name] = serving.get(path, **ids, **more, **({"show": show} if show else {}))
+    for shown in ("holding", "lost"):
+        found |= {
+            target: serving.get(target)
+            for one in found["dependencies" if shown == "holding" else "dependencies?show=lost"].page.all("a")
+            if (target := one.attributes["href"]).startswith("dependency?")
+        }
     found["none"] = serving.get("verdict", **task.ids, load_id=f"no {load_id}")
     return found
 

@@ -12,7 +12,7 @@ from dc_engine.constraints.files import load_text
 from dc_engine.constraints.naming import id_of
 from dc_engine.deciding import record_decision
 from dc_engine.lost import lost_watched
-from dc_engine.reviewing import known_dependencies
+from dc_engine.reviewing import closest, known_dependencies
 from dc_engine.state.snapshots import read_current
 from dc_engine.stored import each_verdict, read_violations
 from dc_engine.verdict import Decided
@@ -299,6 +299,33 @@ class TestDependencies:
             (rule,) = load_text(f"version: 1\ntable: people\nconstraints:\n{lines}\n").constraints
             assert id_of(rule) == known[one.one("span", cls="name").text.split(". ", 1)[-1]].id
         assert shown
+
+    def test_each_has_a_page_with_what_comes_closest_to_breaking_it(self, serving, gate, table):
+        snapshot = read_current(table.storage)
+        for one in known_dependencies(table.storage, snapshot).holding:
+            page = serving.get("dependency", **gate.ids, dependency_id=one.id).page
+            found = closest(table.storage, snapshot, one)
+            assert page.one("h1").text == one.text
+            assert found.why in page.one("main").text
+            lacks = [f"They would break it if {lacks}." for _, lacks in found.pairs]
+            assert [text for text in lacks if text in page.one("main").text] == lacks
+            for (pair, _), drawn in zip(found.pairs, page.all("table", cls="pair"), strict=True):
+                for side, row in zip(("t", "s"), drawn.one("tbody").rows(), strict=True):
+                    known = {**pair[side]["row"], **pair[side]["values"]}
+                    shown = [bare(cell) for cell in row]
+                    assert shown == [side, *map(str, known.values()), f"load {pair[side]['load']}"]
+
+    def test_one_that_was_lost_leads_to_the_load_that_broke_it(self, serving, gate, table):
+        (one,) = [
+            one
+            for one in known_dependencies(table.storage, read_current(table.storage)).lost
+            if one.text == "zip -> city"
+        ]
+        page = serving.get("dependency", **gate.ids, dependency_id=one.id).page
+        (link,) = [
+            each.attributes["href"] for each in page.one("main").all("a") if "load_id" in each.attributes["href"]
+        ]
+        assert serving.get(link).page.one("h1").text == "people · load tuesday FAIL"
 
     def test_those_that_are_watched_are_marked(self, serving, gate, table):
         watched = [one.text for one in table.verdict().dependencies.watched]

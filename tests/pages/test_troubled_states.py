@@ -6,12 +6,15 @@ import json
 import os
 import shutil
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
+from airflow_dc_provider.pages import patience
 from airflow_dc_provider.pages.recorded import STATE, VERDICT
 from airflow_dc_provider.report import summary
+from dc_engine.state.storage import Storage
 from tests.pages.serving import Answer, Serving, Task
 from tests.pages.states import MONDAY, Table
 
@@ -22,6 +25,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "pairs": {"load_id": "tuesday", "constraint": "one_city"},
     "history": {},
     "dependencies": {},
+    "dependency": {"dependency_id": "fd-50dd9d653dd2"},
 }
 
 
@@ -107,6 +111,29 @@ class TestUnreachable:
             assert "by the connection lake" in answer.text
             assert "sesame" not in answer.html
 
+    def test_a_storage_that_hangs(self, serving, table, monkeypatch):
+        """Nobody waits for ever, and it takes nothing from other states; when it is back, so are the pages."""
+        back = Event()
+        plain = Storage.read
+        hangs = serving.add_gate(f"{table.state}/../{Path(table.state).name}", table.verdict())
+        other = serving.add_gate(table.state, table.verdict())
+
+        def read(storage: Storage, path: str, **more: Any) -> bytes:
+            if "/../" in storage.uri:
+                back.wait()
+            return plain(storage, path, **more)
+
+        monkeypatch.setattr(Storage, "read", read)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(patience, "SECONDS", 0.05)
+            for answer in (answer for _ in range(2) for answer in every_page(serving, hangs).values()):
+                assert is_told(answer, "/../")
+                assert "did not answer within" in answer.text
+                assert "Open the page again." in answer.text
+        assert serving.get("verdict", **other.ids).page.one("h1").text == "people · load tuesday FAIL"
+        back.set()
+        assert not serving.get("verdict", **hangs.ids).page.all("section", cls="note")
+
     def test_a_task_that_never_had_a_verdict(self, serving, tmp_path):
         state = str(tmp_path / "gone")
         task = serving.add_gate(state, task_state="running")
@@ -160,6 +187,7 @@ class TestNothingThere:
             "pairs": 404,
             "history": 200,
             "dependencies": 200,
+            "dependency": 404,
         }
         assert "The state has no loads yet." in answers["verdict"].text
         assert "The state has no loads: all were taken out again" in answers["history"].text

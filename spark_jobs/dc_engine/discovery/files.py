@@ -17,7 +17,7 @@ from dc_engine.discovery.keeping import COUNTED, Known
 from dc_engine.discovery.listing import Dependency
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
-from dc_engine.discovery.store import Store, laid_out
+from dc_engine.discovery.store import Store, joined, laid_out
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.packing import Builder, parquet_bytes
@@ -80,16 +80,32 @@ def read_patterns(
 ) -> tuple[Store, ...]:
     """All runs, in the layout that has room for NULLs in these columns."""
     layout = Layout(space.terms(frozenset(nullable)))
-    runs = tuple(_read(storage, space, layout, file) for file in files if is_run_of(file, space, mode))
+    runs = tuple(
+        _read(space, layout, file, Reader(storage, file, keep=True)) for file in files if is_run_of(file, space, mode)
+    )
     return runs or (Store.empty(layout),)
 
 
-def _read(storage: Storage, space: Space, layout: Layout, file: DataFile) -> Store:
+def some_patterns(
+    storage: Storage, space: Space, nullable: Collection[str], mode: str, files: Sequence[DataFile], most: int
+) -> tuple[Store, int]:
+    """About so many lines of all runs, those of the newest loads first, and how many there are."""
+    layout = Layout(space.terms(frozenset(nullable)))
+    runs = sorted((file for file in files if is_run_of(file, space, mode)), key=lambda file: -file.load)
+    parts, left = [Store.empty(layout)], most
+    for file in runs:
+        if left > 0:
+            parts.append(_read(space, layout, file, Reader(storage, file), left))
+            left -= len(parts[-1])
+    return joined(parts), sum(file.rows for file in runs)
+
+
+def _read(space: Space, layout: Layout, file: DataFile, reader: Reader, most: int | None = None) -> Store:
     flags = int(file.owner.rpartition("-")[2], 16)
     own = Layout(space.terms(frozenset(name for place, name in enumerate(space.columns) if flags >> place & 1)))
-    reader = Reader(storage, file, keep=True)
     names = [*(f"w{place}" for place in range(own.words)), "pairs", "t_row", "s_row"]
-    table = reader.read(range(len(reader.group_starts) - 1), names)
+    starts = reader.group_starts
+    table = reader.read(range(len(starts) - 1 if most is None else int(np.searchsorted(starts[:-1], most))), names)
     words = np.stack([table.column(f"w{place}").to_numpy() for place in range(own.words)], axis=1)
     pairs = table.column("pairs").fill_null(0).to_numpy()
     return Store(
