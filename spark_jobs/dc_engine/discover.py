@@ -23,7 +23,7 @@ from dc_engine.discovery.space import Space
 from dc_engine.engines.base import Engine
 from dc_engine.engines.spark import engine_of
 from dc_engine.errors import RequestError, StateError, counted
-from dc_engine.explaining import orders_of
+from dc_engine.explaining import check_orders, orders_of
 from dc_engine.finding import answer_of, comparable_columns, in_table, make_space
 from dc_engine.job import Clock, State, run
 from dc_engine.maintained.base import Ground
@@ -59,7 +59,8 @@ def discover(
     engine, clock = engine_of(session, asked.engine), Clock()
     with without_values(asked.mask):
         if asked.state is None:
-            return {**in_table(engine, asked, clock).answer(asked, clock), **_orders_in_table(engine, asked)}
+            orders = _orders_in_table(engine, asked)  # first: what is refused needs no search
+            return {**in_table(engine, asked, clock).answer(asked, clock), **orders}
         storage = Storage(asked.state, storage_options)
         storage.check_exclusive()
         current = take_turns(
@@ -139,9 +140,12 @@ def _widened(ground: Ground, asked: Discovery, current: Snapshot, rules: Constra
         known = {name.lower() for name in types}
         given = ground.engine.types(ground.engine.read(asked.table, "table", mask=ground.mask), asked.table)
         types |= {name: spark_type for name, spark_type in given.items() if name.lower() not in known}
+    lacking = f"neither the state nor the table ({asked.table}) has" if asked.table else "the state does not have"
+    check_mask(asked.mask, [*types, *current.mask], lacking=lacking)
     _check_known(asked, types, current)
     wanted = comparable_columns(asked.asked, types)
     plan = make_plan(rules, types, wanted)
+    check_orders(asked.explain, plan.schema)
     if recognises(current):
         plan = plan.recognising()
     base = with_columns(ground, current, plan, rules, [], asked.table)
@@ -181,6 +185,10 @@ def _prepared(ground: Ground, asked: Discovery, current: Snapshot | None) -> Non
     measured = ground.engine.measure(*given, mask=asked.mask)
     space = make_space(asked.asked, types, measured, lambda: ground.engine.fetch(*given, mask=asked.mask))
     rules = load_constraints(_constraints(asked))
+    read = {
+        name.lower() for name in (*space.columns, *rules.key, *(name for one in rules.rules for name in one.columns))
+    }
+    check_orders(asked.explain, {name: kind for name, kind in types.items() if name.lower() in read})
     empty = current or Snapshot(number=0, parent=None, table=rules.table)
     check_table(empty, rules, state=asked.state or "")
     bare = replace(empty, constraints=to_mapping(rules), schema={}, facts={})

@@ -25,6 +25,12 @@ _MOST_REMOVED = 20
 """Of the rows that have to go so many are shown."""
 
 
+def check_orders(orders: Sequence[str], types: Mapping[str, str]) -> None:
+    """Refuse orders by columns that are not there, or by which nothing can be sorted: before anything is changed."""
+    if orders:
+        _space(orders, types)
+
+
 def orders_of(orders: Sequence[str], types: Mapping[str, str], read: Read, mask: Collection[str]) -> dict[str, Any]:
     """What an answer says of orders that a request wants explained, in rows with columns of these types."""
     if not orders:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,12 +86,30 @@ def test_a_request_says_all_and_options_win_over_it(dcgate: Dcgate, folder: Path
 
 
 @pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"space": None, "limits": None}, "'max_terms' in 'limits' must be a whole number of at least 1, not 0."),
+        ({"space": [1]}, "'space' in the request must be an object, not [1]."),
+        ({"limits": 3}, "'limits' in the request must be an object, not 3."),
+    ],
+)
+def test_options_are_added_to_what_a_request_may_say(
+    dcgate: Dcgate, folder: Path, asked: dict[str, Any], said: str
+) -> None:
+    (folder / "r.json").write_text(json.dumps({"state": "state", **asked}))
+    done = dcgate("discover", "--request", "r.json", "--exclude", "id", "--max-terms", "0")
+    assert (done.code, done.err) == (2, f"dcgate: {said}\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["show", "wed", "--state", "state"], "has no verdict of load 'wed'.\nHint: The newest load is 'tue'."),
         (["describe", "--state", "nowhere"], "There is no state in "),
         (["describe"], "--state must be given, as options or in a --request."),
         (["retract", "--state", "state"], "LOAD must be given"),
+        (["show", "monday", "--state", ""], "--state must be given"),
+        (["check", "."], "the constraint file cannot be read"),
         (["apply", "--state", "state"], "--load-id and --changes and --constraints must be given"),
         (["discover"], "discover needs --table, --state or --request."),
         (["discover", "--state", "state", "--suggest", "-"], "--suggest goes with --table alone"),

@@ -163,6 +163,7 @@ def test_after_any_loads_what_is_known_is_what_holds(
         "looked_up": data.draw(st.sampled_from([20, 60, 2_000_000])),
         "usual_load": data.draw(st.sampled_from([1, 1_000])),
         "sampled_rows": data.draw(st.sampled_from([10, 200_000])),
+        "probe_rows": data.draw(st.sampled_from([1, 524_288])),
         "runs": data.draw(st.sampled_from([1, 16])),
     }
     with other_sizes(**LARGE, **sizes), TemporaryDirectory() as folder:
@@ -241,6 +242,14 @@ def test_more_violating_rows_than_may_be_fetched_are_counted_by_tasks(kept: Kept
         verdict = kept.apply("2", [(70, 4, 1, 0)])
     for one in verdict.dependencies.invalidated:
         assert one.violations == violations(one.kind, one.text, kept.rows, equal=False)
+    kept.check()
+
+
+def test_violations_are_counted_over_ranges_of_values_too(kept: Kept) -> None:
+    with other_sizes(looked_up=1, probe_rows=1):
+        verdict = kept.apply("2", [(70, 4, 1, 0), (71, 5, 2, 1)])
+    lost = {one.text: one.violations for one in verdict.dependencies.invalidated}
+    assert lost.items() >= {"a ~ b": 87, "a ~ d": 93}.items()
     kept.check()
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dc_engine.discover import discover
 from dc_engine.discovery.lists import explained
-from dc_engine.errors import RequestError
+from dc_engine.errors import RequestError, SchemaError
+from dc_engine.state.snapshots import read_current
 from dc_engine.telling import answer_lines
 from dc_engine.verdict import MASKED
 from tests.discovery.tables import Table
@@ -135,8 +136,28 @@ def test_an_order_of_lists_shows_no_masked_value(tmp_path: Path) -> None:
 def test_an_order_that_is_none_is_refused(tmp_path: Path, explain: Any, message: str) -> None:
     table = Table(tmp_path, "a b")
     table.apply("1", (1, 2), (2, 1))
+    before = table.snapshot
     with pytest.raises(RequestError, match=message):
         discover(table.spark, {"state": table.state, "explain": explain})
+    assert table.snapshot == before
+
+
+@pytest.mark.parametrize("order", ["a -> c", "a -> b"])
+def test_an_order_of_what_would_not_be_kept_begins_no_state(tmp_path: Path, order: str) -> None:
+    table = Table(tmp_path, "a b")
+    asked = {"table": table.source("whole", [(1, 2), (2, 1)]), "space": {"exclude": ["b"]}, "explain": [order]}
+    with pytest.raises(RequestError, match="no column"):
+        discover(table.spark, {"state": table.state, **asked})
+    assert read_current(table.storage) is None
+
+
+def test_a_mask_that_names_no_column_is_refused_before_values_are_shown(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b")
+    table.apply("1", (1, 2), (2, 1))
+    with pytest.raises(SchemaError, match="'mask' names column 'bb', which the state does not have"):
+        discover(table.spark, {"state": table.state, "explain": ["a -> b"], "mask": ["bb"]})
+    with pytest.raises(SchemaError, match="neither the state nor the table"):
+        discover(table.spark, {"state": table.state, "table": table.source("whole", [(1, 2), (2, 1)]), "mask": ["bb"]})
 
 
 def test_an_order_of_lists_holds_where_no_rows_are_left(tmp_path: Path) -> None:

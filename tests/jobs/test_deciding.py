@@ -10,7 +10,7 @@ import pytest
 
 from dc_engine.apply_load import apply_load
 from dc_engine.deciding import record_decision
-from dc_engine.errors import RequestError, StateError
+from dc_engine.errors import DcError, RequestError, StateError
 from dc_engine.maintain import maintain
 from dc_engine.state.storage import Storage
 from dc_engine.stored import read_verdict
@@ -141,6 +141,15 @@ class TestApprovingWhatWasDiscarded:
         before = state.files()
         with pytest.raises(StateError, match="its rows have changed since: they were not let in"):
             apply("tuesday", (2, "10115", city), rejected_load="discard", approved=self.approval(discarded))
+        assert state.files() == before
+
+    def test_rules_that_no_longer_fit_are_the_reason_why_it_is_not_let_in(self, state, discarded, apply):
+        before = state.files()
+        rules = {**RULES, "constraints": [{"name": "one_town", "fd": "zip -> town"}]}
+        again = {"rejected_load": "discard", "constraints": rules}
+        assert apply("tuesday", (2, "10115", "Berln"), **again).replayed
+        with pytest.raises(DcError, match="town"):
+            apply("tuesday", (2, "10115", "Berln"), **again, approved=self.approval(discarded))
         assert state.files() == before
 
     def test_says_nothing_about_another_attempt(self, state, discarded, apply):

@@ -67,6 +67,7 @@ def _show(options: argparse.Namespace, _: Sessions) -> Answer:
     from dc_engine.state.storage import Storage
     from dc_engine.stored import read_verdict
 
+    _check_given({"state": options.state}, {"state": "--state"})
     state = _place(options.state)
     verdict = read_verdict(Storage(state, _storage_options(options)), options.load_id, options.mask or ())
     return Answer(verdict.to_dict(), "\n".join(_verdict_lines(verdict, state)), _passed(verdict))
@@ -115,10 +116,10 @@ def _discover(options: argparse.Namespace, sessions: Sessions) -> Answer:
     if options.suggest:
         raise RequestError("--suggest goes with --table alone, not with a state or a request.")
     request = _request(options, ("constraints", "load_id")) | ({"table": table} if table else {})
-    if options.exclude:
-        request["space"] = {**request.get("space", {}), "exclude": options.exclude}
-    if options.max_terms is not None:
-        request["limits"] = {**request.get("limits", {}), "max_terms": options.max_terms}
+    for name, key, said in (("space", "exclude", options.exclude or None), ("limits", "max_terms", options.max_terms)):
+        given = request.get(name) or {}
+        if said is not None and isinstance(given, Mapping):
+            request[name] = {**given, key: said}
     found = discover(sessions.start, request, storage_options=_storage_options(options))
     return Answer(found, "\n".join(answer_lines(found)))
 
@@ -142,7 +143,7 @@ def _check(options: argparse.Namespace, sessions: Sessions) -> Answer:
     from dc_engine.constraints.files import load_constraints
     from dc_engine.request import read_source
 
-    if "://" not in options.rules and not Path(options.rules).exists():
+    if "://" not in options.rules and (not Path(options.rules).exists() or Path(options.rules).is_dir()):
         load_constraints(options.rules)  # says so, and which file may be meant
     source = read_source("sample", _source(options.sample, options)) if options.sample else None
     types = None

@@ -66,12 +66,8 @@ class Afar:
     def _met(self, boxes: Sequence[Box], *, counts: bool) -> dict[Box, np.ndarray]:
         """Of each box the pairs of rows that tasks found in it, or what they counted."""
         terms = self.space.terms(self.nullable)
-        if counts:  # rows that are alike count
-            ways = [
-                replace(one, thins=False) for box in boxes for one in ways_of(self.space, terms, [box], self.estimates)
-            ]
-        else:
-            ways = ways_of(self.space, terms, boxes, self.estimates)
+        together = [[box] for box in boxes] if counts else [boxes]
+        ways = [one for some in together for one in ways_of(self.space, terms, some, self.estimates, every=counts)]
         ways = [replace(one, wanted=self._wanted(one)) for one in ways]
         firsts = np.cumsum([0, *(one.buckets for one in ways)]).tolist()
         spread = Spread(self.rows.reading, self.space.columns, tuple(ways), tuple(firsts[:-1]))

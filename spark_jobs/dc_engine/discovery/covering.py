@@ -133,8 +133,10 @@ class Estimates:
         return _HANDLED + self.moved(columns) * (_MOVED + _EACH * len(columns))
 
 
-def ways_of(space: Space, terms: Terms, boxes: Sequence[Box], estimates: Estimates) -> list[Way]:
-    """How to decide some boxes on all rows."""
+def ways_of(
+    space: Space, terms: Terms, boxes: Sequence[Box], estimates: Estimates, *, every: bool = False
+) -> list[Way]:
+    """How to decide some boxes on all rows; or (``every``) how to see each pair that lies in them, once."""
     drafts: dict[frozenset[str], _Draft] = {}
     for box in boxes:
         context = context_of(terms, box)
@@ -144,6 +146,8 @@ def ways_of(space: Space, terms: Terms, boxes: Sequence[Box], estimates: Estimat
     few = [one for one in drafts.values() if estimates.is_thin(one.columns)]
     many = [one for one in drafts.values() if not estimates.is_thin(one.columns)]
     chosen = [*_thinned(few, estimates), *_shared(many, estimates)]
+    if every:  # rows that are alike count, and so do pairs of different ranges
+        return [replace(_way(space, terms, one, estimates), thins=False) for one in chosen]
     return [way for one in chosen for way in _ways(space, terms, one, estimates)]
 
 
