@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,9 +96,11 @@ def test_many_rows_in_several_threads_and_tables_that_grow(columns, new):
     packed = layout.canonical(
         layout.pack([table[one.left][t] for one in terms], [table[one.right][s] for one in terms])
     )
-    distinct, sums = np.unique(packed, axis=0, return_counts=True)
-    assert (found.patterns == distinct).all()
-    assert (found.pairs == sums).all()
+    words = {str(place): packed[:, place] for place in range(packed.shape[1])}
+    distinct = pa.table(words).group_by([*words]).aggregate([([], "count_all")])
+    distinct = distinct.sort_by([(word, "ascending") for word in words])
+    assert (found.patterns == np.stack([distinct[word] for word in words], axis=1)).all()
+    assert (found.pairs == distinct["count_all"].to_numpy()).all()
 
 
 def test_counts_of_parts_add_up_and_patterns_that_cancel_stay_with_none():
