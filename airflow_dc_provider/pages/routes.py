@@ -25,6 +25,20 @@ _UNFINISHED = {
 }
 _MENDED = "Mend what the log says, and clear the task: it runs again, and its verdict is here."
 _SHOWN = ("holding", "marked", "lost")
+_CLASSES = {
+    "unique": "No two rows agree on all of these columns.",
+    "fd": "Rows that agree on the columns at the left agree on the one at the right (a functional dependency).",
+    "od": "Where the columns at the left grow, those at the right do not fall (an order dependency).",
+    "pod": "Two rows that compare so in the columns at the left compare so in the one at the right.",
+    "dc": "No two rows satisfy all comparisons of the formula (a denial constraint).",
+}
+_WORDS = {
+    "t, s": "The two rows that a formula compares.",
+    "support": "How many pairs of rows agree on all that it asks to be equal: the more, the less it holds by chance.",
+    "error": "The share of pairs of rows (of an od: of rows) that break it, where a few are allowed to.",
+    "watched": "Gates tell, or fail, when a load breaks it.",
+}
+"""What is written on the page of dependencies, and what it means."""
 _SORTED: dict[str, Callable[[Any], Any]] = {
     "best": lambda _: 0,
     "support": lambda one: -(one.support or 0),
@@ -130,16 +144,12 @@ def dependencies(
         why = f"No dependencies are kept in {recorded.state}."
         cure = "Run a DcDiscoverOperator on this state once: every load keeps them from then on."
         return _nothing(request, recorded, "No dependencies", why, cure)
+    kinds = sorted({one.kind for one in (*known.holding, *known.lost)})
     show, sort = show if show in _SHOWN else _SHOWN[0], sort if sort in _SORTED else "best"
     every = known.lost if show == "lost" else known.holding
     if show == "marked":
         every = [one for one in every if meaning_in(one.id) in marks]
-    words = search.lower().split()
-    chosen = [
-        one
-        for one in every
-        if (not kind or one.kind == kind) and all(word in f"{one.text} {one.formula}".lower() for word in words)
-    ]
+    chosen = _searched(every, kind, search.lower().split())
     last = max(len(chosen) - 1, 0) // DEPENDENCIES
     number = min(number, last)
     part = sorted(chosen, key=_SORTED[sort])[number * DEPENDENCIES :][:DEPENDENCIES]
@@ -149,7 +159,8 @@ def dependencies(
         recorded=recorded,
         table=state.snapshot.table,
         because=known.because,
-        kinds=sorted({one.kind for one in (*known.holding, *known.lost)}),
+        kinds=kinds,
+        meanings=[*((kind, _CLASSES[kind]) for kind in kinds), *_WORDS.items()],
         asked={"search": search, "kind": kind, "show": show, "sort": sort},
         total=len(every),
         chosen=len(chosen),
@@ -236,6 +247,15 @@ def _history(request: Request, recorded: Recorded, number: int) -> Response:
         number=min(number, last),
         last=last,
     )
+
+
+def _searched(every: Sequence[Any], kind: str, words: Sequence[str]) -> list[Any]:
+    """The dependencies of a class, if one is asked for, that have all of some words."""
+    return [
+        one
+        for one in every
+        if (not kind or one.kind == kind) and all(word in f"{one.text} {one.formula}".lower() for word in words)
+    ]
 
 
 def _dependency_lines(found: Sequence[Any], marks: Mapping[str, str]) -> list[tuple[Any, str, str]]:

@@ -6,7 +6,7 @@ Light to import, as ``stored`` is. Files of a state never change, so what was ma
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ class Known:
     holding: Sequence[Dependency]
     """Those that hold, each once, best first."""
     lost: Sequence[Dependency]
-    """Those that held once, the last lost first."""
+    """Those that held once, the last lost first; those that one load broke in several classes in the simplest."""
     because: str
     """Why these are not all; empty if they are."""
 
@@ -268,15 +268,18 @@ def known_dependencies(storage: Storage, snapshot: Snapshot) -> Known | None:
 
 def _known(storage: Storage, snapshot: Snapshot) -> Known:
     from dc_engine.discovery.files import read_dependencies
+    from dc_engine.discovery.listing import once
     from dc_engine.discovery.reading import holding
+    from dc_engine.discovery.space import Space
 
     facts, files = snapshot.facts["dependencies"], snapshot.files_of(FileKind.DEPENDENCIES)
     found, because = holding(storage, facts, files, "merged")
     file = next(one for one in files if one.path == facts["set"])
-    once = {
-        (one.text, one.until): one for one in read_dependencies(storage, file) if one.shown and one.until is not None
-    }
-    return Known(found, list(once.values()), because)
+    space, lost = Space.from_dict(facts["space"]), defaultdict[str, list["Dependency"]](list)
+    for one in read_dependencies(storage, file):
+        if one.until is not None:
+            lost[one.until].append(one)
+    return Known(found, [one for some in lost.values() for one in once(some, space)], because)
 
 
 def marked(storage: Storage, snapshot: Snapshot) -> dict[str, str]:

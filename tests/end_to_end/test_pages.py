@@ -73,6 +73,10 @@ def test_a_red_gate_links_to_what_broke_and_which_rows(ada, runs):
     ada.frame.get_by_role("searchbox", name="Search").fill("zip city")
     ada.frame.get_by_role("button", name="Search").click()
     ada.frame.get_by_text(re.compile(r"^\d+ of \d+ that hold")).wait_for()
+    ada.frame.get_by_text("city -> zip").first.click()
+    ada.frame.get_by_role("link", name="Rows that come closest to breaking it").first.click()
+    shows(ada, "city -> zip")
+    assert ada.frame.get_by_text("They would break it if t.zip != s.zip.").first.is_visible()
 
 
 def test_a_dag_has_its_history_from_which_one_comes_to_a_load(ada, runs):
@@ -114,6 +118,7 @@ class TestLooks:
             "history": address(runs, "history"),
             "dependencies": address(runs, "dependencies"),
             "lost": address(runs, "dependencies", show="lost"),
+            "dependency": address(runs, "dependency", dependency_id="fd-50dd9d653dd2"),
             "gates": "/dc/gates",
             "nothing": "/dc/none",
         }
