@@ -37,13 +37,13 @@ class StateLook:
         self._state, self._conn_id = state, state_conn_id
         self._seen: int | None = None
 
-    def newer(self) -> tuple[Storage, Snapshot] | None:
-        """The newest snapshot, unless it was seen before; nothing while there is none."""
+    def newer(self) -> tuple[Storage, Snapshot | None] | None:
+        """The newest snapshot, unless it was seen before; a state that was removed since has none."""
         storage = Storage(self._state, state_access(self._conn_id).options)
         number = newest_number(storage)
-        if number is None or number == self._seen:
+        if number == self._seen:
             return None
-        snapshot = read_snapshot(storage, number)
+        snapshot = None if number is None else read_snapshot(storage, number)
         self._seen = number
         return storage, snapshot
 
@@ -60,8 +60,8 @@ class VerdictLook(StateLook):
         """The verdict as it is now; nothing while there is none."""
         if (found := self.newer()) is not None:
             storage, snapshot = found
-            load = snapshot.loads(storage).find(self._load_id)
-            self._verdict = None if load is None else verdict_of(storage, load, snapshot.mask)
+            load = snapshot.loads(storage).find(self._load_id) if snapshot else None
+            self._verdict = verdict_of(storage, load, snapshot.mask) if snapshot and load else None
         return self._verdict
 
 
@@ -87,7 +87,7 @@ class PendingLook(StateLook):
         """The first of them by their paths."""
         if (found := self.newer()) is not None:
             storage, snapshot = found
-            self._known = snapshot.loads(storage).ids()
+            self._known = snapshot.loads(storage).ids() if snapshot else frozenset()
         landing = Landing(self._path, state_access(self._changes_conn_id).options)
         return list(islice(landing.arrived(self._naming, self._known), most))
 

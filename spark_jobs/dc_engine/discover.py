@@ -42,7 +42,7 @@ from dc_engine.state.snapshots import Snapshot, advance, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.state.turns import take_turns
 from dc_engine.suggesting import answer_for_people
-from dc_engine.table_files import discovery_options
+from dc_engine.table_files import discovery_options, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,8 +201,8 @@ def _constraints(asked: Discovery) -> str | Mapping[str, Any]:
     if asked.constraints is not None:
         return asked.constraints
     source = asked.table
-    name = (source.table or (source.path or "").rstrip("/").rpartition("/")[2].partition(".")[0]) if source else ""
-    return {"version": 1, "table": name or "table", "constraints": []}
+    name = (source.table or table_name(source.path or "")) if source else "table"
+    return {"version": 1, "table": name, "constraints": []}
 
 
 def _first_load(engine: Engine, asked: Discovery, storage_options: Mapping[str, Any] | None) -> None:

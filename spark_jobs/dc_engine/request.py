@@ -215,9 +215,9 @@ def _check_constraints(value: Any) -> None:
         raise RequestError("'constraints' in the request must be the path of a constraint file or its parsed mapping.")
 
 
-def read_names(name: str, value: Any) -> tuple[str, ...]:
-    """A list of column names."""
+def read_names(name: str, value: Any, what: str = "column names") -> tuple[str, ...]:
+    """A list of names, of columns unless ``what`` says of what else."""
     listed = isinstance(value, Collection) and not isinstance(value, str)
     if not listed or not all(isinstance(item, str) for item in value):
-        raise RequestError(f"'{name}' in the request must be a list of column names, not {value!r}.")
+        raise RequestError(f"'{name}' in the request must be a list of {what}, not {value!r}.")
     return tuple(value)

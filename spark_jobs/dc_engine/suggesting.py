@@ -39,8 +39,8 @@ def answer_for_people(
 ) -> dict[str, Any]:
     """What holds in a table, as text too; with ``suggest`` also the rules, written where they are to go."""
     target = options.suggest
-    if target not in (None, "-") and Path(target).exists() and not options.overwrite:
-        raise RequestError(f"{one_line(target)} is there already.", hint="Add --overwrite to replace it.")
+    if target not in (None, "-"):
+        _check_target(Path(target), overwrite=options.overwrite)
     most = MOST_RULES if options.rules is None else options.rules
     if most < 0:
         raise RequestError(f"--rules is {most}, and must be 0 or more.")
@@ -64,10 +64,25 @@ def answer_for_people(
         text, rules = suggested(found, source, most)
     if target == "-":
         return {**answer, "suggested": text, "text": text.rstrip("\n")}
-    with Path(target).open("w" if options.overwrite else "x", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with Path(target).open("w" if options.overwrite else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise RequestError(
+            f"The rules cannot be written to {one_line(target)}: {error.strerror}.", hint="--suggest - prints them."
+        ) from error
     written = f"{counted(rules, 'rule')} written to {one_line(target)}: read them, then gate the table with them."
     return {**answer, "suggested": text, "text": "\n".join([*lines, "", written])}
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    """Refuse a place where rules cannot be written: before they are looked for, which may take long."""
+    if target.is_dir():
+        raise RequestError(f"{one_line(str(target))} is a folder.", hint="Name a file in it.")
+    if target.exists() and not overwrite:
+        raise RequestError(f"{one_line(str(target))} is there already.", hint="Add --overwrite to replace it.")
+    if not target.parent.is_dir():
+        raise RequestError(f"There is no folder {one_line(str(target.parent))} for the rules.", hint="Make it first.")
 
 
 def suggested(found: InTable, source: Mapping[str, Any], most: int = MOST_RULES) -> tuple[str, int]:

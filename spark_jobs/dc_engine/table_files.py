@@ -126,5 +126,6 @@ def _has_long_records(path: Path) -> bool:
 
 def table_name(path: str) -> str:
     """What a table is called, by its file."""
-    name = Path(path.rstrip("/")).name
-    return name.partition(".")[0] or "table"
+    name = Path(path.rstrip("/")).name.partition(".")[0]
+    words = "".join(one if one.isprintable() else " " for one in name).split()  # as a constraint file may have it
+    return " ".join(words) or "table"

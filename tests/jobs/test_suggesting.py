@@ -18,7 +18,7 @@ from dc_engine.constraints.files import load_constraints
 from dc_engine.discover import main
 from dc_engine.errors import RequestError
 from dc_engine.suggesting import answer_for_people
-from dc_engine.table_files import source_of
+from dc_engine.table_files import source_of, table_name
 from tests.inprocess import Session, Source
 
 TYPES = {
@@ -193,6 +193,24 @@ class TestCommand:
         assert "--overwrite" in caught.value.hint
         suggest(orders(120), suggest=str(target), overwrite=True)
         assert "120 rows" in target.read_text()
+
+    @pytest.mark.parametrize(
+        ("target", "message"),
+        [(".", "is a folder"), ("nowhere/rules.yml", "There is no folder .*nowhere for the rules")],
+    )
+    def test_a_place_for_no_file_is_refused_before_the_search(self, tmp_path, target, message):
+        with pytest.raises(RequestError, match=message):
+            answer_for_people(Session(), Namespace(**OPTIONS | {"suggest": str(tmp_path / target), "overwrite": True}))
+
+    def test_what_cannot_be_written_is_a_sentence(self):
+        with pytest.raises(RequestError, match=r"The rules cannot be written to /dev/full: No space left on device\."):
+            suggest(orders(100), suggest="/dev/full", overwrite=True)
+
+    @pytest.mark.parametrize(
+        ("path", "name"), [("/x/orders .csv", "orders"), ("a\tb.csv", "a b"), ("/x/.csv", "table")]
+    )
+    def test_a_table_is_called_by_its_file_as_a_constraint_file_may_have_it(self, path, name):
+        assert table_name(path) == name
 
     def test_the_text_has_the_best_and_says_what_was_looked_at(self):
         text = suggest(orders(200), suggest=None, exclude=["note"])[0]["text"]

@@ -121,6 +121,7 @@ def test_a_request_without_more_is_only_the_state(discover, fake_spark, ti, answ
     ("arguments", "message"),
     [
         ({"classes": ["fds"]}, "There is no class 'fds'"),
+        ({"classes": "fd"}, "'classes' in the request must be a list of classes, not 'fd'"),
         ({"mode": "some"}, "'mode' in the request is 'some'"),
         ({"view": "all"}, "'view' in the request is 'all'"),
         ({"space": {"column": ["a"]}}, "Unknown key 'column' in space"),

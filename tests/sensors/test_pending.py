@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.landing import Landing, Naming
+from airflow_dc_provider.looks import PendingLook, VerdictLook
 from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.sensors.pending import DcPendingLoadSensor
 from tests.faults.states import Gate, made_rows
@@ -196,6 +198,17 @@ class TestWaiting:
         judge(people, "a")
         with pytest.raises(TaskDeferred):
             sensor().resume({}, {"error": ""}, until=1e12)
+
+    def test_a_state_that_was_removed_meanwhile_has_no_load(self, landing, people):
+        land(landing, "1")
+        judge(people, "1")
+        look = PendingLook(str(landing), people.state)
+        verdict = VerdictLook(people.state, "1")
+        assert look(1) == []
+        assert verdict() is not None
+        shutil.rmtree(people.state)
+        assert [one.load_id for one in look(1)] == ["1"]
+        assert verdict() is None
 
     def test_a_folder_that_is_not_there_yet_is_waited_for_and_no_load_can_be_a_skip(self, sensor, tmp_path):
         with pytest.raises(AirflowSkipException):

@@ -84,7 +84,7 @@ def asked_of(given: Mapping[str, Any]) -> Asked:
         raise RequestError(f"'space' in the request must be an object, not {space!r}.")
     space = {name: value for name, value in space.items() if value is not None}
     _only("space", space, _SPACE)
-    classes = _names("classes", given.get("classes", DEFAULT_CLASSES))
+    classes = _names("classes", given.get("classes", DEFAULT_CLASSES), "classes")
     for name in classes:
         if name not in CLASSES:
             raise RequestError(f"There is no class '{name}'.", hint=did_you_mean(name, CLASSES))
@@ -145,14 +145,14 @@ def _cross(given: Any) -> str | tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 def _operators(given: Any) -> tuple[str, ...]:
     known = {op.value for op in Op}
-    for one in _names("cross", given):
+    for one in _names("cross", given, "operators"):
         if one not in known:
             raise RequestError(f"'cross' has the operator {one!r}.", hint=f"Known are {', '.join(sorted(known))}.")
     return tuple(dict.fromkeys(given))
 
 
-def _names(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(read_names(name, value)))
+def _names(name: str, value: Any, what: str = "column names") -> tuple[str, ...]:
+    return tuple(dict.fromkeys(read_names(name, value, what)))
 
 
 def _only(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
