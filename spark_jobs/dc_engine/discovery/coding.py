@@ -190,13 +190,15 @@ def _among(known: pa.Array, some: pa.Array, *, ordered: bool) -> tuple[np.ndarra
     new = some.take(pa.array(fresh))
     if pa.types.is_integer(known.type) or pa.types.is_floating(known.type):
         old, added, mine = known.to_numpy(), np.sort(new.to_numpy()), new.to_numpy()
-        moved = np.arange(len(old)) + np.searchsorted(added, old)
+        passed = np.bincount(np.searchsorted(old, added), minlength=len(old) + 1)  # few are looked for among many
+        moved = np.arange(len(old)) + np.cumsum(passed[:-1])
         place_of[fresh] = np.searchsorted(old, mine) + np.searchsorted(added, mine)
     else:
         order = sorted_order(pa.concat_arrays([known, new]))
         both = np.empty(len(order), np.int64)
         both[order] = np.arange(len(order))
         moved, place_of[fresh] = both[: len(known)], both[len(known) :]
-    old_ones = np.setdiff1d(np.arange(len(some)), fresh)
-    place_of[old_ones] = moved[place_of[old_ones]]
+    is_old = np.ones(len(some) + 1, bool)
+    is_old[fresh] = is_old[-1] = False
+    place_of[is_old] = moved[place_of[is_old]]
     return np.append(moved, NULL).astype(np.int32), place_of, fresh

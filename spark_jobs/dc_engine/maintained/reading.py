@@ -188,7 +188,8 @@ class _Share:
     def of(storage: Storage, file: DataFile, dead: BitMap64) -> _Share:
         ids = _ids_of(storage, file)
         alive = is_alive(ids, dead) if dead else np.ones(len(ids), bool)
-        return _Share(Reader(storage, file), ids[alive], None if alive.all() else pa.array(alive))
+        reader = Reader(storage, file, keep=file.rows < SIZES.coded_rows)  # until their codes are kept, each load asks
+        return _Share(reader, ids[alive], None if alive.all() else pa.array(alive))
 
     def chunks(self, name: str) -> list[pa.Array]:
         column = self.reader.read(range(len(self.reader.group_starts) - 1), [name]).column(0)
