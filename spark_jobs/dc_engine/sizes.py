@@ -69,7 +69,7 @@ class Sizes:
     """The same for finding the rows of a key."""
     rows_in_cells: int = 5_000
     """Partners of so few new rows are looked for in cells, instead of counting."""
-    cells: int = 8
+    cells: int = 64
     """How many cells there are, times the square root of the rows."""
     cell_price: int = 1
     """What it costs to look in cells, as ``counted_price`` has it."""

@@ -67,7 +67,7 @@ def test_parts_that_were_coded_before_are_coded_as_if_together(table, data):
     }
     rows = sum(len(part["c0"]) for part in parts)
     expected = encoded(space, together, np.arange(rows)).codes
-    found = united(space, before)
+    found = united(space, before, rows)
     assert list(found) == list(expected)
     for members in space.order_classes:
         ordered = bool(space.in_order & set(members))
@@ -83,5 +83,5 @@ def test_some_of_the_rows_keep_their_codes(table, data):
     coding = coding_of(space, parts[:1])
     rows = len(parts[0]["c0"])
     chosen = np.array(data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows)))
-    whole, some = united(space, [coding]), united(space, [coding.chosen(chosen)])
+    whole, some = united(space, [coding], rows), united(space, [coding.chosen(chosen)], int(chosen.sum()))
     assert {name: codes[chosen].tolist() for name, codes in whole.items()} == {k: v.tolist() for k, v in some.items()}

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,67 +41,71 @@ def partners_of(
     masks = matrix(table.layout.terms, [boxes[one] for one in some.tolist()])
     terms = np.flatnonzero((masks != int(ALL)).any(axis=0))
     masks, asked, found = masks[:, terms], asked[some], result[some]
-    left, right = (_taken(side, terms, among) for side in (table.left, table.right))
-    order, starts = _in_cells(left)
-    cells = _Cells(right, order, starts)
-    left_over = cells.find(table.left[terms][:, rows], masks, asked, found, most)
-    if table.left is not table.right:
-        cells = _Cells(left, order, starts)
-    left_over = cells.find(table.right[terms][:, rows], turned(masks), asked, found, left_over)
-    if left_over < 0:
+    order, starts, cells = _in_cells(_lines(table.left, terms, among), len(among))
+    order = order if len(among) == table.rows else among[order]
+    sides = [(table.left, table.right, masks), (table.right, table.left, turned(masks))]
+    ends = None
+    for mine, others, way in sides:
+        if ends is None or table.left is not table.right:
+            ends = _ends(_lines(others, terms, among), cells, len(starts) - 1)
+        most = _find(mine[terms][:, rows], _Cells(others, terms, order, starts, *ends), way, asked, found, most)
+    if most < 0:
         return None
-    result[some] = np.where(found >= 0, among[order[found]], -1)
+    result[some] = found
     return result
 
 
-def _taken(codes: np.ndarray, terms: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The codes of some terms and rows; a range of rows is copied as a whole."""
+def _lines(codes: np.ndarray, terms: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+    """The codes of each of some terms in some rows; a range of rows is not copied."""
     first, last = int(rows[0]), int(rows[-1]) + 1
-    return codes[terms, first:last] if last - first == len(rows) else codes[terms][:, rows]
+    chosen = slice(first, last) if last - first == len(rows) else rows
+    return [codes[term, chosen] for term in terms.tolist()]
 
 
-class _Cells:
-    """The codes of rows in the order of their cells, and the range of each term in each cell."""
+class _Cells(NamedTuple):
+    """All codes of a table, the terms that matter, its rows in the order of cells, where these begin, what each has."""
 
-    def __init__(self, codes: np.ndarray, order: np.ndarray, starts: np.ndarray) -> None:
-        from dc_engine.kernels.cells import take  # numba
-
-        self._starts = starts
-        self._codes = np.empty_like(codes)
-        self._low, self._high = (np.empty((len(codes), len(starts) - 1), np.int32) for _ in range(2))
-
-        def taken(term: int) -> None:
-            take(codes[term], order, starts, self._codes[term], self._low[term], self._high[term])
-
-        with ThreadPoolExecutor(_workers()) as pool:
-            list(pool.map(taken, range(len(codes))))
-
-    def find(self, mine: np.ndarray, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int) -> int:
-        """Look for partners of rows, by their codes as one side of the boxes, among the codes of all as the other.
-
-        At most so many pairs are compared; returned is how many might be after that, below 0 if it was stopped.
-        """
-        from dc_engine.kernels.cells import find_partners  # numba
-
-        mine = np.ascontiguousarray(mine)
-        workers = _workers()
-        cuts = pairwise(np.linspace(0, mine.shape[1], workers + 1).astype(int).tolist())
-        with ThreadPoolExecutor(workers) as pool:
-            cells = (self._low, self._high, self._codes, self._starts)
-            left = list(
-                pool.map(lambda cut: find_partners(mine, *cells, boxes, asked, *cut, found, most // workers), cuts)
-            )
-        return -1 if min(left) < 0 else sum(left)
+    codes: np.ndarray
+    terms: np.ndarray
+    order: np.ndarray
+    starts: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
-def _in_cells(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows in the order of their cells, and where each cell begins (and the last one ends)."""
+def _ends(lines: Sequence[np.ndarray], cells: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest code of each term in each cell."""
+    from dc_engine.kernels.cells import find_ends  # numba
+
+    low, high = (np.full((len(lines), count), end, np.int32) for end in (np.iinfo(np.int32).max, -1))
+    with ThreadPoolExecutor(_workers()) as pool:
+        list(pool.map(lambda line, *ends: find_ends(line, cells, *ends), lines, low, high))
+    return low, high
+
+
+def _find(mine: np.ndarray, cells: _Cells, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int) -> int:
+    """Look for partners of rows, by their codes as one side of the boxes, among the codes of all as the other.
+
+    At most so many pairs are compared; returned is how many might be after that, below 0 if it was stopped.
+    """
+    from dc_engine.kernels.cells import find_partners  # numba
+
+    if most < 0:
+        return most
+    mine, workers = np.ascontiguousarray(mine), _workers()
+    cuts = pairwise(np.linspace(0, mine.shape[1], workers + 1).astype(int).tolist())
+    with ThreadPoolExecutor(workers) as pool:
+        left = list(pool.map(lambda cut: find_partners(mine, cells, boxes, asked, *cut, found, most // workers), cuts))
+    return -1 if min(left) < 0 else sum(left)
+
+
+def _in_cells(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows in the order of their cells, where each begins (and the last one ends), and the cell of each row."""
     from dc_engine.kernels.cells import count_in, move, sorted_by  # numba
 
-    rows = columns.shape[1]
     wanted = min(max(int(SIZES.cells * math.sqrt(rows)), 1), _MOST_CELLS)
     sizes = [int(codes.max(initial=-1)) + 2 for codes in columns]  # NULL has a place too
-    cells, count = np.zeros(rows, np.int64), 1
+    cells, count = np.zeros(rows, np.int32), 1
     for place in np.argsort(sizes, kind="stable").tolist():
         codes, values = columns[place], sizes[place]
         if 2 * count > wanted:
@@ -118,7 +123,7 @@ def _in_cells(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         move(cells, wanted // count, codes, 0, shares)
         count *= wanted // count
     order, starts = sorted_by(cells, count)
-    return order, np.unique(starts)
+    return order, starts, cells
 
 
 def _workers() -> int:

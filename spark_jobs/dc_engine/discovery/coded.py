@@ -51,7 +51,7 @@ class Coded:
 
 def encoded(space: Space, columns: Mapping[str, pa.ChunkedArray], ids: np.ndarray) -> Coded:
     """The codes of all columns of a space."""
-    return Coded(ids, united(space, [columns]))
+    return Coded(ids, united(space, [columns], len(ids)))
 
 
 def useless(types: Mapping[str, str], measured: Measured) -> dict[str, str]:

@@ -6,8 +6,12 @@ nothing from the rows that were coded; where codes are in the order of the value
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +20,9 @@ import pyarrow.compute as pc
 from dc_engine.detection.codes import NULL, codes_of, comparable, dictionary_coded, sorted_order
 from dc_engine.detection.comparable import common_family, family
 from dc_engine.discovery.space import Space
+
+_AT_ONCE = 4
+"""Of so many order classes, at most, the values are in memory at a time."""
 
 Columns = Mapping[str, pa.ChunkedArray]
 
@@ -61,51 +68,68 @@ def coding_of(space: Space, parts: Sequence[Part]) -> Coding:
     codes: dict[str, Sequence[np.ndarray]] = {}
     values: dict[str, pa.Array] = {}
     for one in _classes(space):
-        found = _together(parts, one)
-        codes |= {name: [some] for name, some in zip(one.members, found.codes, strict=True)}
+        found = _together(parts, _read(parts, one), one)
+        codes |= {name: [np.concatenate(some)] for name, some in found.codes.items()}
         values[one.members[0]] = found.values()
     return Coding(codes, values.__getitem__)
 
 
-def united(space: Space, parts: Sequence[Part]) -> dict[str, np.ndarray]:
-    """The same without values, as lines of one array. NULL is -1 where it is ignored, and the first code where not."""
-    places = {name: place for place, name in enumerate(space.columns)}
-    lines = np.zeros((len(places), 0), np.int32)
-    for one in _classes(space):
-        if any(isinstance(part, Coding) for part in parts):
-            found = _together(parts, one).codes
-        else:
-            plain = [part for part in parts if not isinstance(part, Coding)]
-            arrays = [_one_after_the_other(plain, name) for name in one.members]
-            found = codes_of(arrays, one.family, ordered=one.ordered)
-        if lines.shape[1] != len(found[0]):
-            lines = np.empty((len(places), len(found[0])), np.int32)
-        for name, codes in zip(one.members, found, strict=True):
-            np.add(codes, int(space.nulls == "equal"), out=lines[places[name]], casting="same_kind")
-    return {name: lines[place] for name, place in places.items()}
+def united(space: Space, parts: Sequence[Part], rows: int) -> dict[str, np.ndarray]:
+    """The same without values, as lines of one array. NULL is -1 where it is ignored, and the first code where not.
+
+    Where most rows were coded before, classes are done at the same time, and only reading waits for its turn.
+    """
+    lines = np.empty((len(space.columns), rows), np.int32)
+    named = dict(zip(space.columns, lines, strict=True))
+    known, reading = any(isinstance(part, Coding) for part in parts), Lock()
+
+    def fill(one: _Class) -> None:
+        with reading:
+            given = _read(parts, one)
+        found = (_together if known else _afresh)(parts, given, one)
+        for name, codes in found.codes.items():
+            np.concatenate(codes, out=named[name], casting="same_kind")
+            if space.nulls == "equal":
+                named[name] += 1
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _AT_ONCE) if known else 1) as pool:
+        list(pool.map(fill, _classes(space)))
+    return named
 
 
-def _one_after_the_other(parts: Sequence[Columns], name: str) -> pa.ChunkedArray:
-    columns = [part[name] for part in parts]
-    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
+Given = Sequence[Any]
+"""What was read of an order class: of each part that has codes their values, of any other the columns."""
+
+
+def _read(parts: Sequence[Part], one: _Class) -> Given:
+    name = one.members[0]
+    return [
+        part.values(name) if isinstance(part, Coding) else [part[member] for member in one.members] for part in parts
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Coded:
-    """The codes of each member of an order class; of known and of new values the codes, and these values."""
+    """The codes of each member of an order class, in pieces; of known and of new values the codes, and these values."""
 
-    codes: list[np.ndarray]
-    places: Sequence[np.ndarray]
-    arrays: Sequence[pa.Array]
+    codes: Mapping[str, Sequence[np.ndarray]]
+    places: Sequence[np.ndarray] = ()
+    arrays: Sequence[pa.Array] = ()
 
     def values(self) -> pa.Array:
         """The value of each code."""
         return pa.concat_arrays(self.arrays).take(pa.array(np.argsort(np.concatenate(self.places))))
 
 
-def _comparable(columns: Columns, one: _Class) -> list[pa.Array]:
-    """The values of all members, one after the other, in pieces."""
-    return [comparable(chunk, one.family) for name in one.members for chunk in columns[name].chunks]
+def _afresh(parts: Sequence[Part], given: Given, one: _Class) -> _Coded:  # noqa: ARG001
+    """The codes of an order class where no part has any."""
+    arrays = [_one_after_the_other(columns) for columns in zip(*given, strict=True)]
+    codes = codes_of(arrays, one.family, ordered=one.ordered)
+    return _Coded({name: [some] for name, some in zip(one.members, codes, strict=True)})
+
+
+def _one_after_the_other(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
 
 
 def _by_member(one: _Class, codes: np.ndarray) -> dict[str, np.ndarray]:
@@ -119,20 +143,19 @@ def _coded(arrays: Sequence[Sequence[pa.Array]]) -> tuple[list[np.ndarray], pa.A
     return np.split(codes.astype(np.int32), np.cumsum(sizes)[:-1]), values
 
 
-def _together(parts: Sequence[Part], one: _Class) -> _Coded:
+def _together(parts: Sequence[Part], given: Given, one: _Class) -> _Coded:
     """The codes of all members of an order class in all parts: those of the part with the most values stay."""
-    name = one.members[0]
-    values = {place: part.values(name) for place, part in enumerate(parts) if isinstance(part, Coding)}
+    values = {place: given[place] for place, part in enumerate(parts) if isinstance(part, Coding)}
     base = max(values, key=lambda place: len(values[place]), default=-1)
     arrays = [
-        _comparable(part, one) if not isinstance(part, Coding) else [values[place]]
-        for place, part in enumerate(parts)
+        [some] if place in values else [comparable(chunk, one.family) for column in some for chunk in column.chunks]
+        for place, some in enumerate(given)
         if place != base
     ]
     codes, some = _coded(arrays) if arrays else ([], values[base][:0])
     known = values[base] if values else some[:0]
     moved, place_of, fresh = _among(known, some, ordered=one.ordered)
-    pieces: dict[str, list[np.ndarray]] = {member: [] for member in one.members}
+    pieces: dict[str, list[np.ndarray]] = {member: [np.zeros(0, np.int32)] for member in one.members}
     found = iter(codes)
     for place, part in enumerate(parts):
         if isinstance(part, Coding) and place == base:
@@ -144,9 +167,8 @@ def _together(parts: Sequence[Part], one: _Class) -> _Coded:
             mine = {member: [some] for member, some in _by_member(one, place_of[next(found)]).items()}
         for member, own in mine.items():
             pieces[member] += own
-    whole_codes = [np.concatenate([np.zeros(0, np.int32), *pieces[member]]) for member in one.members]
     places = np.arange(len(known)) if moved is None else moved[:-1]
-    return _Coded(whole_codes, (places, place_of[fresh]), (known, some.take(pa.array(fresh))))
+    return _Coded(pieces, (places, place_of[fresh]), (known, some.take(pa.array(fresh))))
 
 
 def _moved(moved: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
@@ -168,13 +190,15 @@ def _among(known: pa.Array, some: pa.Array, *, ordered: bool) -> tuple[np.ndarra
     new = some.take(pa.array(fresh))
     if pa.types.is_integer(known.type) or pa.types.is_floating(known.type):
         old, added, mine = known.to_numpy(), np.sort(new.to_numpy()), new.to_numpy()
-        moved = np.arange(len(old)) + np.searchsorted(added, old)
+        passed = np.bincount(np.searchsorted(old, added), minlength=len(old) + 1)  # few are looked for among many
+        moved = np.arange(len(old)) + np.cumsum(passed[:-1])
         place_of[fresh] = np.searchsorted(old, mine) + np.searchsorted(added, mine)
     else:
         order = sorted_order(pa.concat_arrays([known, new]))
         both = np.empty(len(order), np.int64)
         both[order] = np.arange(len(order))
         moved, place_of[fresh] = both[: len(known)], both[len(known) :]
-    old_ones = np.setdiff1d(np.arange(len(some)), fresh)
-    place_of[old_ones] = moved[place_of[old_ones]]
+    is_old = np.ones(len(some) + 1, bool)
+    is_old[fresh] = is_old[-1] = False
+    place_of[is_old] = moved[place_of[is_old]]
     return np.append(moved, NULL).astype(np.int32), place_of, fresh

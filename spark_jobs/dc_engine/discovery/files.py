@@ -115,7 +115,8 @@ def _read(space: Space, layout: Layout, file: DataFile, reader: Reader, most: in
 
 def codes_owners(space: Space) -> tuple[str, str]:
     """What the file of codes and that of their values belong to."""
-    return space.id, f"{space.id}-values"
+    mine = space.id
+    return mine, f"{mine}-values"
 
 
 def write_codes(storage: Storage, space: Space, ids: np.ndarray, coding: Coding) -> list[DataFile]:
@@ -196,7 +197,7 @@ def write_dependencies(storage: Storage, load: int, dependencies: Sequence[Depen
 
 def read_dependencies(storage: Storage, file: DataFile) -> list[Dependency]:
     """The set of a file."""
-    reader = Reader(storage, file)
+    reader = Reader(storage, file, keep=True)
     rows = reader.read(range(len(reader.group_starts) - 1), _DEPENDENCIES.names).to_pylist()
     return [
         Dependency(kind=row.pop("class"), box=tuple(row.pop("box")), parents=tuple(row.pop("parents")), **row)

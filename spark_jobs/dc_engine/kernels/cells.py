@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 _LESS, _EQUAL, _GREATER, _ALL = 1, 2, 4, 7
-_EIGHT = 8
-"""Flags of so many cells are looked at as one word."""
+_BLOCK = 32
+"""So many cells are left out together, if none of them can have a partner."""
 
 
 @njit(cache=True, nogil=True)
@@ -40,17 +40,13 @@ def sorted_by(cells, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def take(codes, order, starts, taken, low, high):  # type: ignore[no-untyped-def]
-    """Put the codes of a term in the order of cells, and note the smallest and largest of each cell but for NULL."""
-    for cell in range(low.size):
-        least, most = np.int32(2147483647), np.int32(-1)
-        for place in range(starts[cell], starts[cell + 1]):
-            code = codes[order[place]]
-            taken[place] = code
-            if code >= 0:
-                least = min(least, code)
-                most = max(most, code)
-        low[cell], high[cell] = least, most
+def find_ends(codes, cells, low, high):  # type: ignore[no-untyped-def]
+    """Note the smallest and largest code of each cell but for NULL: row by row, because the cells fit in the cache."""
+    for row in range(cells.size):
+        code, cell = codes[row], cells[row]
+        if code >= 0:
+            low[cell] = min(low[cell], code)
+            high[cell] = max(high[cell], code)
 
 
 @njit(cache=True, nogil=True)
@@ -71,12 +67,12 @@ def _narrow(near, code, low, high, admitted):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _partner(codes, place, others, first, last, box, said):  # type: ignore[no-untyped-def]
+def _partner(codes, place, others, terms, order, first, last, box, said):  # type: ignore[no-untyped-def]
     """The first other row of a cell with which a row lies in a box, or -1."""
-    for other in range(first, last):
-        inside = True
+    for number in range(first, last):
+        other, inside = order[number], True
         for term in said:
-            code, value = codes[term, place], others[term, other]
+            code, value = codes[term, place], others[terms[term], other]
             outcome = _LESS if code < value else _EQUAL if code == value else _GREATER
             if value < 0 or not outcome & box[term]:
                 inside = False
@@ -87,35 +83,52 @@ def _partner(codes, place, others, first, last, box, said):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
-def find_partners(codes, low, high, others, starts, boxes, asked, first, last, found, most):  # type: ignore[no-untyped-def]
+def _blocks(low, high):  # type: ignore[no-untyped-def]
+    """The smallest and largest code of each term in each block of cells."""
+    terms, cells = low.shape
+    count = (cells + _BLOCK - 1) // _BLOCK
+    least, most = np.empty((terms, count), np.int32), np.empty((terms, count), np.int32)
+    for term in range(terms):
+        for block in range(count):
+            least[term, block] = low[term, block * _BLOCK : (block + 1) * _BLOCK].min()
+            most[term, block] = high[term, block * _BLOCK : (block + 1) * _BLOCK].max()
+    return least, most
+
+
+@njit(cache=True, nogil=True)
+def find_partners(codes, all_cells, boxes, asked, first, last, found, most):  # type: ignore[no-untyped-def]
     """For each asked row (from ``first`` to before ``last``) and box the first partner with which it lies in the box.
 
-    ``codes`` has the values of the rows by term, ``low`` and ``high`` the ends of each cell, ``others`` the values of
-    all other rows in the order of cells, which begin at ``starts``. -1 stands for NULL. Cells of up to ``most`` rows in
-    all are looked at: returned are those that are left, below 0 when there were more.
+    ``codes`` has the values of the rows by term, -1 for NULL. Cells of up to ``most`` rows in all are looked at:
+    returned are those that are left, below 0 when there were more.
     """
-    cells = starts.size - 1
-    flags = np.zeros((cells + _EIGHT - 1) // _EIGHT * _EIGHT, np.uint8)
-    near, words = flags[:cells], flags.view(np.uint64)
+    others, terms, order, starts, low, high = all_cells
+    least, greatest = _blocks(low, high)
+    near_blocks, near_cells = np.empty(least.shape[1], np.uint8), np.empty(_BLOCK, np.uint8)
     for number in range(boxes.shape[0]):
         box = boxes[number]
         said = np.flatnonzero(box != _ALL)
         for place in range(first, last):
             if not asked[number, place] or found[number, place] >= 0:
                 continue
-            near[:] = 1
+            near_blocks[:] = 1
             for term in said:
                 if codes[term, place] < 0:
-                    near[:] = 0
-                _narrow(near, codes[term, place], low[term], high[term], box[term])
-            for word in range(words.size):
-                if words[word] == 0:
-                    continue
-                for cell in range(word * _EIGHT, min(word * _EIGHT + _EIGHT, cells)):
-                    if near[cell] and found[number, place] < 0:
+                    near_blocks[:] = 0
+                _narrow(near_blocks, codes[term, place], least[term], greatest[term], box[term])
+            for block in np.flatnonzero(near_blocks):
+                begin, end = block * _BLOCK, min(block * _BLOCK + _BLOCK, starts.size - 1)
+                near = near_cells[: end - begin]
+                near[:] = 1
+                for term in said:
+                    _narrow(near, codes[term, place], low[term, begin:end], high[term, begin:end], box[term])
+                for cell in range(begin, end):
+                    if near[cell - begin] and found[number, place] < 0:
                         most -= starts[cell + 1] - starts[cell]
-                        found[number, place] = _partner(codes, place, others, starts[cell], starts[cell + 1], box, said)
-                if found[number, place] >= 0:
+                        found[number, place] = _partner(
+                            codes, place, others, terms, order, starts[cell], starts[cell + 1], box, said
+                        )
+                if found[number, place] >= 0 or most < 0:
                     break
             if most < 0:
                 return most

@@ -211,7 +211,7 @@ class Dependencies(Maintained):
         undone, _ = self._listed(between, before, passage, 1, dependencies, other, change.gone)
         after = passage.after(between, 2)
         now, moves = self._listed(after, between, passage, 2, undone, *causes)
-        if not self.request and any(one.since == change.gone for one in now):
+        if change.gone and not self.request and any(one.since == change.gone for one in now):
             known = [one for one in now if one.until is None or one.since != change.gone]
             now = [replace(one, since=other) if one.since == change.gone else one for one in known]
         files = write_patterns(ground.storage, self.space, after, owner, difference(self.space, before, after))

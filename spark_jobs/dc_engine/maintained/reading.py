@@ -124,7 +124,8 @@ def wrong_codes(storage: Storage, snapshot: Snapshot, space: Space) -> int:
     if not any(isinstance(one.part, Coding) for one in kept):
         return 0
     ids, others = (np.concatenate([one.ids for one in some]) for some in (kept, plain))
-    codes = united(space, [*(one.part for one in kept), *(one.part for one in plain)])
+    parts = [*(one.part for one in kept), *(one.part for one in plain)]
+    codes = united(space, parts, len(ids) + len(others))
     order, other_order = np.argsort(ids), len(ids) + np.argsort(others)
     return int(np.logical_or.reduce([some[order] != some[other_order] for some in codes.values()]).sum())
 
@@ -187,7 +188,8 @@ class _Share:
     def of(storage: Storage, file: DataFile, dead: BitMap64) -> _Share:
         ids = _ids_of(storage, file)
         alive = is_alive(ids, dead) if dead else np.ones(len(ids), bool)
-        return _Share(Reader(storage, file), ids[alive], None if alive.all() else pa.array(alive))
+        reader = Reader(storage, file, keep=file.rows < SIZES.coded_rows)  # until their codes are kept, each load asks
+        return _Share(reader, ids[alive], None if alive.all() else pa.array(alive))
 
     def chunks(self, name: str) -> list[pa.Array]:
         column = self.reader.read(range(len(self.reader.group_starts) - 1), [name]).column(0)
@@ -219,4 +221,5 @@ def _coded(space: Space, rows: Sequence[_Rows]) -> Coded:
     if not rows:
         nothing: Mapping[str, np.ndarray] = {name: np.zeros(0, np.int32) for name in space.columns}
         return Coded(np.zeros(0, np.int64), nothing)
-    return Coded(np.concatenate([one.ids for one in rows]), united(space, [one.part for one in rows]))
+    ids = np.concatenate([one.ids for one in rows])
+    return Coded(ids, united(space, [one.part for one in rows], len(ids)))
