@@ -88,15 +88,16 @@ class Builder:
         Where columns end is known only when the footer is written, so there is room in it for what is to be said.
         """
         self._writer = self._writer or self._begun(self._schema.empty_table())
-        room = _chunks([0] * len(self._groups["rows"]) * len(self._schema), self._buffer.getbuffer()[:0])
+        room = _chunks([0] * len(self._groups["rows"]) * len(self._schema), memoryview(b""))
         facts = {GROUPS: json.dumps(self._groups).encode(), BYTES: json.dumps(self._bytes).encode(), CHUNKS: room}
         self._writer.add_key_value_metadata(facts)
         self._writer.close()
         sizes = _chunk_sizes(pq.read_metadata(self._buffer), self._schema)
-        data = bytearray(self._buffer.getbuffer())
-        place = data.rindex(room)
-        data[place : place + len(room)] = _chunks(sizes, memoryview(data))
-        return bytes(data)
+        with self._buffer.getbuffer() as content:
+            footer = bytes(content[-int.from_bytes(content[-8:-4], "little") - 8 :])
+            place = len(content) - len(footer) + footer.rindex(room)
+            content[place : place + len(room)] = _chunks(sizes, content)
+        return self._buffer.getvalue()
 
 
 def _chunk_sizes(metadata: pq.FileMetaData, schema: pa.Schema) -> list[int]:
