@@ -3,5 +3,6 @@
 import sys
 
 from benchmarks.gate import main
+from benchmarks.scale import main as scale
 
-sys.exit(main())
+sys.exit(main() or scale([]))

@@ -53,13 +53,18 @@ def session() -> SparkSession:
 
 
 def submit(
-    folder: Path, job: str, *arguments: str, py_files: str = "", conf: Mapping[str, str] | None = None
+    folder: Path,
+    job: str,
+    *arguments: str,
+    py_files: str = "",
+    conf: Mapping[str, str] | None = None,
+    master: str = MASTER,
 ) -> Finished:
     """Run a job by spark-submit from start to exit, as the operator does, perhaps with settings of its own.
 
     It starts in ``folder``, away from these sources: Python prefers the current folder to the zip that was shipped.
     """
-    command = [str(Path(sys.executable).parent / "spark-submit"), "--master", MASTER]
+    command = [str(Path(sys.executable).parent / "spark-submit"), "--master", master]
     for name, value in {**operator_conf(), **(conf or {})}.items():
         command += ["--conf", f"{name}={value}"]
     if py_files:

@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import benchmarks
-from benchmarks import bounds, discovery_tasks, gate, history, large, orders, pages, peers, submit
+from benchmarks import bounds, discovery_tasks, gate, history, large, orders, pages, peers, scale, scaled, submit
 from benchmarks.checkpoints import checkpoints
 from benchmarks.discovery import discoveries
 from benchmarks.discovery_kernels import discovery_kernels
@@ -82,14 +82,14 @@ def run_here(command: Sequence[Any], **options: Any) -> Any:
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started that takes long."""
-    for module in (bounds, gate, large):
+    for module in (bounds, gate, large, scaled):
         monkeypatch.setattr(module, "submit", submit_here)
     monkeypatch.setattr(peers, "session", Here)
     monkeypatch.setattr(inprocess, "ARROW_TYPES", {one.name: one.type for one in tax_table(1).schema})
     for name in ("checkpoints", "import_cost", "long_history"):
         module = importlib.import_module(f"benchmarks.{name}")
         monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run_here))
-    for module in (gate, history):
+    for module in (gate, history, scale):
         monkeypatch.setattr(module, "LOAD_ROWS", 20)
     monkeypatch.setattr(large, "_LOAD", 20)
 
@@ -105,7 +105,7 @@ def another(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """The tests' own session, which a benchmark takes for its own."""
-    for module in (bounds, discovery_tasks, gate, orders):
+    for module in (bounds, discovery_tasks, gate, orders, scale):
         monkeypatch.setattr(module, "session", lambda: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     return spark
@@ -141,8 +141,13 @@ BENCHMARKS: dict[str, Callable[[Path], list[Line]]] = {
     "orders": lambda folder: orders.orders(SEED, 0.01),
     "pages": lambda folder: pages.review_pages(folder, SEED, 0.01),
     "peers": lambda folder: peers.beside_peers(SEED, 0.02),
+    "scale": lambda folder: scale.scale(folder, folder / "engine.zip", 2_000, 1),
 }
-HELPERS = {"__init__", "__main__", "census", "empty_job", "import_cost", "joins", "lines", "server", "submit"}
+HELPERS = {"__init__", "__main__", "census", "empty_job", "import_cost", "joins", "lines"} | {
+    "scaled",
+    "server",
+    "submit",
+}
 """What the others use, or what starts them."""
 
 

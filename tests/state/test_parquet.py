@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from dc_engine.detection.plan import IndexPlan
 from dc_engine.detection.rows import ROW_ID, take_rows, write_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
+from dc_engine.errors import StateError
 from dc_engine.sizes import other_sizes
 from dc_engine.state.files import FileKind
 from dc_engine.state.packing import parquet_bytes
-from dc_engine.state.parquet import store_parquet
+from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.storage import Storage
 
 DAY = dt.datetime(2026, 1, 1)
@@ -102,6 +103,35 @@ def test_several_files_are_searched_at_once_with_the_same_result(tmp_path: Path)
     lists = one.entries.column(ROW_IDS)
     found = find_entries(storage, files, ["k"], wanted=wanted)
     assert found.with_row_ids().column(ROW_IDS).to_pylist() == lists.to_pylist()
+
+
+def test_only_the_columns_that_are_asked_for_are_read_and_checked(tmp_path: Path, monkeypatch) -> None:
+    nested = pa.array([{"x": one, "y": [one, 7]} for one in range(30_000)])
+    mapped = pa.array([[("k", one)] for one in range(30_000)], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"a": np.arange(30_000), "nested": nested, "mapped": mapped, "b": np.arange(30_000) * 3})
+    storage, read = Storage(str(tmp_path)), []
+    data = parquet_bytes(table)
+    file = store_parquet(storage, "x.parquet", data, kind=FileKind.ROWS, load=1, rows=30_000)
+    group = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(1).column(5)  # that of b
+    damaged = bytearray(data)
+    damaged[group.data_page_offset + 50] ^= 1
+    (tmp_path / "x.parquet").write_bytes(damaged)
+    into = Storage.read_into
+
+    def read_into(self: Storage, content: memoryview, path: str, spans: Any) -> None:
+        read.extend(end - start for start, end in spans)
+        into(self, content, path, spans)
+
+    monkeypatch.setattr(Storage, "read_into", read_into)
+    for columns in (["a"], ["mapped"], ["a", "nested"]):
+        assert Reader(storage, file).read([0, 1], columns).equals(table.select(columns))
+    reader = Reader(storage, file)
+    read.clear()
+    assert reader.read([0, 1], ["a"]).equals(table.select(["a"]))
+    assert 0 < sum(read) < len(data) // 4
+    assert reader.read([0], ["b"]).num_rows == 16_384
+    with pytest.raises(StateError, match="row group 1 was altered"):
+        reader.read([0, 1], ["b"])
 
 
 @given(st.sets(st.integers(0, 99)), st.sampled_from([1, 700, 2**20]), st.booleans(), st.booleans())

@@ -136,8 +136,11 @@ def sorted_order(values: pa.Array) -> np.ndarray:
     return pc.sort_indices(values).to_numpy(zero_copy_only=False)
 
 
-def combine(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """One code for each row from several codes: equal exactly when all of them are."""
+def combine(columns: Sequence[np.ndarray], *, dense: bool = True) -> np.ndarray:
+    """One code for each row from several codes: equal exactly when all of them are.
+
+    They may be large numbers if they need not be ``dense``: for who sorts them anyway.
+    """
     combined = np.zeros(len(columns[0]), np.int64)
     size = 1
     for column in columns:
@@ -147,7 +150,7 @@ def combine(columns: Sequence[np.ndarray]) -> np.ndarray:
             combined, size = _dense(combined)
         combined = combined * width + shifted
         size *= width
-    return _dense(combined)[0] if size > 4 * len(combined) + 1024 else combined
+    return _dense(combined)[0] if dense and size > 4 * len(combined) + 1024 else combined
 
 
 def _dense(codes: np.ndarray) -> tuple[np.ndarray, int]:

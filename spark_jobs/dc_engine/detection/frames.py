@@ -91,7 +91,7 @@ def _project(
     codes: dict[str, np.ndarray],
     constants: dict[tuple[str, ConstantValue], int],
 ) -> Frame:
-    combined = combine(list(codes.values()))
+    combined = combine(list(codes.values()), dense=False)
     members = np.argsort(combined, kind="stable")
     ordered = combined[members]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(members) else members

@@ -77,7 +77,8 @@ def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.T
     runs = Runs(work.storage, work.index_files.get(index.id, ()), keep=True)
     rows = asking.filter(pa.array(_asks(work, group, asking)))
     within = None if index.key else range_of(unit, work.spread[group.number].shares)
-    wanted = np.unique(whole(rows.column(HASH)).to_numpy()) if index.key else None
+    met = runs.entries or lines.rows.num_rows  # a first load meets nothing
+    wanted = np.unique(whole(rows.column(HASH)).to_numpy()[: None if met else 0]) if index.key else None
     hashes = whole(lines.rows.column(HASH)).to_numpy()
     bodies = _bodies(work, group, index)
     if runs.entries >= SIZES.screened_entries and can_screen(bodies, group.classes):

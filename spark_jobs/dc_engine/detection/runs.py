@@ -244,6 +244,8 @@ def rows_of(hashes: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def write_run(storage: Storage, index: IndexPlan, load: int, entries: pa.Table) -> list[DataFile]:
     """Write entries as one run of an index, in its order: in one file, or in several when their values are long."""
+    if entries.nbytes <= SIZES.unit_bytes:  # taken from one chunk they are placed in a fifth of the time
+        entries = entries.combine_chunks()
     hashes = whole(entries.column(HASH)).to_numpy()
     order = _order(index, hashes, entries)
     step = max(1, min(len(order), SIZES.run_bytes * len(order) // max(entries.nbytes, 1)))
@@ -267,7 +269,7 @@ def _write_file(
     storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
     # each wanted hash costs a row group, and each row group a part of the footer: neither may be large
-    row_group = min(max(len(order) // 32, 512), SIZES.run_group)
+    row_group = min(max(len(order) // 64, 512), SIZES.run_group)
     builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS])
     for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
         builder.add(take(entries, order[first : first + SIZES.row_group]))

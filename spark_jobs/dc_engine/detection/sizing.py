@@ -117,6 +117,13 @@ def encoders(work: Work) -> int:
 
 
 def size_of(work: Work) -> tuple[int, int]:
-    """How many rows come and go, and how many bytes of indexes may have to be read for them."""
+    """How many rows come and go, and about how many bytes of indexes may have to be read for them."""
     rows = sum(file.rows for file, _ in work.changed)
-    return rows, sum(file.size for files in work.index_files.values() for file in files)
+    keyed = {index.id for group in work.plan.groups for index in group.indexes if index.key}
+    return rows, sum(_read(files, rows if name in keyed else None) for name, files in work.index_files.items())
+
+
+def _read(files: Sequence[DataFile], rows: int | None) -> int:
+    """About how many bytes of an index some rows ask for: with a key each of them asks for a row group."""
+    size, entries = (sum(getattr(file, name) for file in files) for name in ("size", "rows"))
+    return size if rows is None else min(size, rows * SIZES.run_group * size // max(entries, 1))

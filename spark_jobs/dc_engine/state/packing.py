@@ -1,6 +1,7 @@
 """How tables become Parquet files: in row groups that can be checked and asked, each column as it is read fastest.
 
-Beside each row group's checksum is where it ends and what its first column holds; see ``parquet`` for why.
+For each column of a row group there is a checksum and where it ends, and of the first also what it holds; see
+``parquet`` for why.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dc_engine.sizes import SIZES
 
-GROUPS = b"dc.row_groups"
-BYTES = b"dc.bytes"
-"""The keys of what the footer says of row groups, and of how much memory columns take."""
+MAGIC = b"PAR1"
+"""How a file begins and ends."""
+GROUPS, CHUNKS, BYTES = b"dc.row_groups", b"dc.chunks", b"dc.bytes"
+"""The keys of what the footer says of row groups, of their columns, and of how much memory columns take."""
 _LOOKED_AT = 1_024
 """How many values of a column show whether they recur."""
 
@@ -38,7 +42,7 @@ class Builder:
         self._schema, self._delta = schema, delta
         self._buffer = io.BytesIO()
         self._row_group = row_group or SIZES.row_group
-        self._groups: dict[str, list[int | None]] = {name: [] for name in ("crc32", "end", "rows", "min", "max")}
+        self._groups: dict[str, list[int | None]] = {name: [] for name in ("rows", "min", "max")}
         self._bytes = dict.fromkeys(schema.names, 0)
         self._writer: pq.ParquetWriter | None = None
         self.rows = 0
@@ -66,13 +70,9 @@ class Builder:
         size = {name: table.column(name).nbytes for name in self._bytes}
         self._writer = self._writer or self._begun(table)
         for part in in_parts(table, SIZES.group_bytes, self._row_group):
-            start = self._buffer.tell()
             self._writer.write_table(part, row_group_size=part.num_rows)
-            with self._buffer.getbuffer() as content:
-                checksum = zlib.crc32(content[start:])
             least, most = _bounds(part.column(0))
-            facts = {"crc32": checksum, "end": self._buffer.tell(), "rows": part.num_rows, "min": least, "max": most}
-            for name, fact in facts.items():
+            for name, fact in {"rows": part.num_rows, "min": least, "max": most}.items():
                 self._groups[name].append(fact)
         self.rows += table.num_rows
         self._bytes = {name: self._bytes[name] + own for name, own in size.items()}
@@ -83,12 +83,40 @@ class Builder:
         return self._buffer.tell()
 
     def finish(self) -> bytes:
-        """The whole file."""
-        facts = {GROUPS: self._groups, BYTES: self._bytes}
+        """The whole file.
+
+        Where columns end is known only when the footer is written, so there is room in it for what is to be said.
+        """
         self._writer = self._writer or self._begun(self._schema.empty_table())
-        self._writer.add_key_value_metadata({name: json.dumps(fact).encode() for name, fact in facts.items()})
+        room = _chunks([0] * len(self._groups["rows"]) * len(self._schema), memoryview(b""))
+        facts = {GROUPS: json.dumps(self._groups).encode(), BYTES: json.dumps(self._bytes).encode(), CHUNKS: room}
+        self._writer.add_key_value_metadata(facts)
         self._writer.close()
+        sizes = _chunk_sizes(pq.read_metadata(self._buffer), self._schema)
+        with self._buffer.getbuffer() as content:
+            footer = bytes(content[-int.from_bytes(content[-8:-4], "little") - 8 :])
+            place = len(content) - len(footer) + footer.rindex(room)
+            content[place : place + len(room)] = _chunks(sizes, content)
         return self._buffer.getvalue()
+
+
+def _chunk_sizes(metadata: pq.FileMetaData, schema: pa.Schema) -> list[int]:
+    """How many bytes each column takes in each row group: they follow each other without gaps."""
+    columns = [place for place, field in enumerate(schema) for _ in range(_width(field.type))]
+    sizes = np.zeros((metadata.num_row_groups, len(schema)), np.int64)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for leaf, column in enumerate(columns):
+            sizes[number, column] += group.column(leaf).total_compressed_size
+    return sizes.ravel().tolist()
+
+
+def _chunks(sizes: Sequence[int], data: memoryview) -> bytes:
+    """Sizes and checksums of consecutive parts of a file, as a text whose length depends only on their number."""
+    ends = list(accumulate(sizes, initial=len(MAGIC)))
+    sums = [zlib.crc32(data[start:end]) for start, end in pairwise(ends)]
+    listed = [",".join(f"{one:>10}" for one in numbers) for numbers in (sizes, sums)]
+    return f'{{"bytes": [{listed[0]}], "crc32": [{listed[1]}]}}'.encode()
 
 
 def parquet_bytes(table: pa.Table, *, row_group: int | None = None, delta: Sequence[str] = ()) -> bytes:
@@ -118,6 +146,15 @@ def _is_whole(type_: pa.DataType) -> bool:
     """Whether Parquet has whole numbers for the values of a type."""
     is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
     return pa.types.is_integer(type_) or is_time
+
+
+def _width(arrow_type: pa.DataType) -> int:
+    """How many columns of Parquet a column takes."""
+    if pa.types.is_map(arrow_type):
+        return _width(arrow_type.key_type) + _width(arrow_type.item_type)
+    if pa.types.is_struct(arrow_type):
+        return sum(_width(field.type) for field in arrow_type)
+    return _width(arrow_type.value_type) if pa.types.is_list(arrow_type) else 1
 
 
 def _leaves(name: str, arrow_type: pa.DataType) -> list[str]:

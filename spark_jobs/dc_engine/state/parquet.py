@@ -1,9 +1,10 @@
 """Parquet files of the state: written so that every byte that is ever read again can be checked.
 
-A file is read in parts, so its checksum as a whole is no help. Instead the footer holds a checksum of each row group,
-and the snapshot one of the footer. Parquet's own page checksums leave out the page headers, and one bit there can
-change what a page says. Beside the checksum is where the row group ends and what its first column holds: a look-up asks
-hundreds of row groups whether they can have a value, and must not ask each of Parquet's metadata.
+A file is read in parts, so its checksum as a whole is no help. Instead the footer holds a checksum of each column of
+each row group, and the snapshot one of the footer: only the columns that are asked for are read. Parquet's own page
+checksums leave out the page headers, and one bit there can change what a page says. Beside the checksum is how long the
+column is, and what the first one holds: a look-up asks hundreds of row groups whether they can have a value, and must
+not ask each of Parquet's metadata.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from dc_engine.errors import StateError, counted
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import MEMORY, Content
-from dc_engine.state.packing import BYTES, GROUPS
-from dc_engine.state.parts import Held, runs_of
+from dc_engine.state.packing import BYTES, CHUNKS, GROUPS, MAGIC
+from dc_engine.state.parts import Held
 from dc_engine.state.storage import Storage
 
-_MAGIC = b"PAR1"
 _TAIL = 65_536
 """How many bytes at the end usually hold the whole footer, and all of a small file."""
 _FOOTER_TIMES = 11
@@ -71,23 +71,24 @@ class _Footer:
     """What the end of a file says about it."""
 
     def __init__(self, footer: bytes, content: bytes) -> None:
-        self.metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+        self.metadata = pq.read_metadata(io.BytesIO(MAGIC + footer))
         self.content = content
         """The whole file, if it is small: it was read with its end."""
         self.nbytes = _FOOTER_TIMES * len(footer) + len(content)
-        self._groups = json.loads((self.metadata.metadata or {})[GROUPS])
-        self.checksums: list[int] = self._groups["crc32"]
+        facts = self.metadata.metadata or {}
+        self._groups, chunks = json.loads(facts[GROUPS]), json.loads(facts[CHUNKS])
         self.group_starts = np.cumsum([0, *self._groups["rows"]])
-        self.ends = np.array([len(_MAGIC), *self._groups["end"]], np.int64)
-        """Where the row groups end, after where the first begins."""
+        self.names = list(json.loads(facts[BYTES]))
+        shape = (len(self._groups["rows"]), len(self.names))
+        sizes = np.array(chunks["bytes"], np.int64)
+        self.ends = (len(MAGIC) + np.cumsum(sizes)).reshape(shape)
+        self.starts = self.ends - sizes.reshape(shape)
+        """Where each column of each row group begins and ends."""
+        self.checksums = np.array(chunks["crc32"], np.int64).reshape(shape)
 
     @cached_property
     def bounds(self) -> np.ndarray:
         return np.array([self._groups["min"], self._groups["max"]], np.int64).T
-
-    def span(self, group: int) -> tuple[int, int]:
-        """Where a row group begins and ends."""
-        return int(self.ends[group]), int(self.ends[group + 1])
 
 
 class Reader:
@@ -106,7 +107,9 @@ class Reader:
         if self._metadata.num_rows != file.rows:
             raise self._damaged(f"it has {counted(self._metadata.num_rows, 'row')}, not {file.rows:,}")
         self._opened: pq.ParquetFile | None = None
-        self._present = frozenset[int]()
+        self._content = memoryview(b"")
+        self._present: dict[int, set[int]] = {}
+        """Of which row groups which columns are there."""
 
     def _recalled(
         self, key: tuple, read: Callable[[Content | None], Content], size: Callable[[Content], int]
@@ -169,7 +172,8 @@ class Reader:
         """Some row groups in parts of a bounded number of bytes in the file, so that not all are held at once."""
         if self.size <= SIZES.portion:
             return iter([groups] if len(groups) else [])
-        turns = np.cumsum(np.diff(self._footer.ends)[groups]) // SIZES.portion
+        sizes = self._footer.ends[:, -1] - self._footer.starts[:, 0]
+        turns = np.cumsum(sizes[groups]) // SIZES.portion
         return (groups[turns == turn] for turn in np.unique(turns))
 
     def read(self, groups: Sequence[int] | np.ndarray, columns: Sequence[str], *, threads: bool = False) -> pa.Table:
@@ -203,7 +207,7 @@ class Reader:
         return self._recalled((key, int(groups[0]), int(groups[-1])), read, size)
 
     def _read(self, groups: Sequence[int], columns: Sequence[str], threads: bool) -> pa.Table:
-        return self._fetched(groups).read_row_groups(groups, columns=list(columns), use_threads=threads)
+        return self._fetched(groups, columns).read_row_groups(groups, columns=list(columns), use_threads=threads)
 
     def _columns_of_few_texts(self) -> list[str]:
         """Those that take at most two bytes a row in the first row group, before they are compressed."""
@@ -217,28 +221,41 @@ class Reader:
             if one.physical_type == "BYTE_ARRAY" and one.total_uncompressed_size <= 2 * group.num_rows
         ]
 
-    def _fetched(self, groups: Sequence[int]) -> pq.ParquetFile:
-        """The file with some row groups at least, which are checked; those of the previous read are not fetched again.
+    def _fetched(self, groups: Sequence[int], columns: Sequence[str]) -> pq.ParquetFile:
+        """The file with some columns of some row groups at least, checked; those of the previous read stay.
 
         What is left out takes no memory: nobody writes to it. A file object that knows its parts would do, but Arrow
         would call back to Python for each column of each group.
         """
-        if self._opened is None or not self._present.issuperset(groups):
+        if self._opened is None or not self._present.keys() >= set(groups):
             self.forget()  # before more is taken
-            content = memoryview(self._footer.content) or np.zeros(self._file.size, np.uint8).data
-            if not self._footer.content:
-                spans = [(self._footer.span(run[0])[0], self._footer.span(run[-1])[1]) for run in runs_of(groups)]
-                self._storage.read_into(content, self._file.path, spans)
-            for group in groups:
-                start, end = self._footer.span(group)
-                if zlib.crc32(content[start:end]) != self._footer.checksums[group]:
-                    raise self._damaged(f"its row group {group} was altered")
-            source = pa.BufferReader(pa.py_buffer(content))
+            whole = self._footer.content
+            self._content = memoryview(whole) if whole else np.zeros(self._file.size, np.uint8).data
+            source = pa.BufferReader(pa.py_buffer(self._content))
             coded = self._columns_of_few_texts() if self._coded else None
             self._opened = pq.ParquetFile(source, metadata=self._metadata, pre_buffer=False, read_dictionary=coded)
-            self._present = frozenset(groups)
+            self._present = {group: set() for group in groups}
+        places = [place for place, name in enumerate(self._footer.names) if name in set(columns)]
+        lacking = [(group, place) for group in groups for place in places if place not in self._present[group]]
+        self._fetch(lacking)
         return self._opened
+
+    def _fetch(self, chunks: Sequence[tuple[int, int]]) -> None:
+        """Read columns (by their places) of row groups to where they are in the file."""
+        footer = self._footer
+        spans: list[tuple[int, int]] = []
+        for chunk in chunks:
+            start, end = int(footer.starts[chunk]), int(footer.ends[chunk])
+            first = spans.pop()[0] if spans and spans[-1][1] == start else start
+            spans.append((first, end))
+        if not footer.content:
+            self._storage.read_into(self._content, self._file.path, spans)
+        for group, place in chunks:
+            start, end = footer.starts[group, place], footer.ends[group, place]
+            if zlib.crc32(self._content[start:end]) != footer.checksums[group, place]:
+                raise self._damaged(f"its row group {group} was altered")
+            self._present[group].add(place)
 
     def forget(self) -> None:
         """Let go of what was read."""
-        self._opened, self._present = None, frozenset()
+        self._opened, self._content, self._present = None, memoryview(b""), {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import TypeVar
@@ -38,18 +38,6 @@ class Held:
         groups = sorted(tables)
         sizes = [tables[group].num_rows for group in groups]
         return Held(groups, sizes, pa.concat_tables([tables[group] for group in groups]).combine_chunks())
-
-
-def runs_of(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Consecutive numbers, grouped."""
-    run: list[int] = []
-    for number in sorted(numbers):
-        if run and number != run[-1] + 1:
-            yield run
-            run = []
-        run.append(number)
-    if run:
-        yield run
 
 
 def made_of_each(make: Callable[[Given], Made], files: Iterable[Given], *, threads: bool) -> list[Made]:
