@@ -15,14 +15,17 @@ def repository() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAirflow]:
-    """An Airflow that runs, one for all tests of the group ``running_airflow``."""
+    """An Airflow that runs, one for all tests of the group ``running_airflow``, which are all here.
+
+    It ends with them, not with the process: even when it has nothing to do, it takes a third of a processor.
+    """
     with running_airflow(tmp_path_factory.mktemp("airflow")) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def below(airflow: RunningAirflow) -> Iterator[tuple[str, str]]:
     """The same Airflow below a base path: its address, and a token of ``admin``."""
     with api_server(airflow.home, "/some/base") as served:
