@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dc_engine.cli.session import interrupts_kept
 from tests.cli.conftest import RULES
 
 COMMAND = [sys.executable, "-m", "dc_engine.cli"]
@@ -80,6 +82,23 @@ def test_a_command_that_is_stopped_while_spark_starts_leaves_no_process_behind(f
     assert err == "dcgate: stopped; what was not committed did not happen.\n"
     assert begun
     assert not psutil.wait_procs(begun, timeout=100)[1]
+
+
+def test_a_stop_that_python_loses_while_it_starts_a_process_is_one_all_the_same() -> None:
+    def lose() -> None:
+        with interrupts_kept(), contextlib.suppress(KeyboardInterrupt):  # as Python's own hooks around a fork do
+            os.kill(os.getpid(), signal.SIGINT)
+            raise AssertionError("nothing was raised")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            lose()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with interrupts_kept():
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_in_a_pipe_progress_is_plain_lines_on_standard_error(folder: Path) -> None:
