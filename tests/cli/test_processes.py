@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pty
@@ -15,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dc_engine.cli.session import interrupts_kept
 from tests.cli.conftest import RULES
 
 COMMAND = [sys.executable, "-m", "dc_engine.cli"]
@@ -70,7 +68,13 @@ def test_in_a_terminal_a_bar_shows_how_far_a_load_is_and_makes_room_for_the_verd
 @pytest.mark.xdist_group("submit")
 def test_a_command_that_is_stopped_while_spark_starts_leaves_no_process_behind(folder: Path) -> None:
     discover = [*COMMAND, "discover", "--table", "orders.csv"]
-    running = subprocess.Popen(discover, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        discover,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background of a shell ignore it
+    )
     assert running.stderr is not None
     assert running.stderr.readline() == "starting Spark on this machine\n"
     own, until = psutil.Process(running.pid), time.monotonic() + 100
@@ -82,23 +86,6 @@ def test_a_command_that_is_stopped_while_spark_starts_leaves_no_process_behind(f
     assert err == "dcgate: stopped; what was not committed did not happen.\n"
     assert begun
     assert not psutil.wait_procs(begun, timeout=100)[1]
-
-
-def test_a_stop_that_python_loses_while_it_starts_a_process_is_one_all_the_same() -> None:
-    def lose() -> None:
-        with interrupts_kept(), contextlib.suppress(KeyboardInterrupt):  # as Python's own hooks around a fork do
-            os.kill(os.getpid(), signal.SIGINT)
-            raise AssertionError("nothing was raised")
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            lose()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        with interrupts_kept():
-            pass
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_in_a_pipe_progress_is_plain_lines_on_standard_error(folder: Path) -> None:

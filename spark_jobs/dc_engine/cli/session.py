@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from dc_engine.cli.progress import Progress
@@ -77,8 +75,7 @@ class Sessions:
         builder = SparkSession.builder.master(master).appName("dcgate")
         for name, value in {**({} if self.debug else _QUIET), **self.conf}.items():
             builder = builder.config(name, value)
-        apart = contextlib.nullcontext() if self.debug else _streams_apart()
-        with _ended_on_failure(), interrupts_kept(), apart as said:
+        with _ended_on_failure(), contextlib.nullcontext() if self.debug else _streams_apart() as said:
             try:
                 return builder.getOrCreate()
             except Exception as error:
@@ -109,28 +106,6 @@ def _ended_on_failure() -> Iterator[None]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         raise
-
-
-@contextlib.contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Stop at the end if Ctrl-C was pressed meanwhile: Python loses what is raised just when it starts a process."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    pressed: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        pressed.append(number)
-        signal.default_int_handler(number, frame)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is note:  # Spark may have set its own
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-    if pressed:
-        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
