@@ -23,7 +23,8 @@ from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.rows import LOAD_BITS, ROW_ID, write_rows
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.files import read_patterns, write_patterns
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.space import Asked, Limits, Space, space_of
 from dc_engine.discovery.store import Store
 from dc_engine.history.change import Change

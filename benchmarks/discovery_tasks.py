@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks.discovery import ORDERED, SEED, TWELVE, Table
 from benchmarks.lines import Line, say
 from benchmarks.submit import session
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, found
+from dc_engine.discovery.keeping import found
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known
 from dc_engine.discovery.space import Asked, Limits
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.engines.spark import SparkEngine

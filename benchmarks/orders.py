@@ -29,7 +29,8 @@ from dc_engine.apply_load import apply_load
 from dc_engine.discover import discover
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.coded import Coded, encoded
-from dc_engine.discovery.keeping import WITNESSED, Known, Turnover, changed, found
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import WITNESSED, Known, Turnover
 from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.terms import Outcome
 

@@ -32,7 +32,8 @@ from dc_engine.constraints.model import Op
 from dc_engine.discover import discover
 from dc_engine.discovery.boxes import Box, equalities, op_of, said
 from dc_engine.discovery.coded import encoded
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, found
+from dc_engine.discovery.keeping import found
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known
 from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.terms import Outcome
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from dags_examples.tax_data import tax_table
 from dc_engine.discovery.coded import Coded, encoded
-from dc_engine.discovery.keeping import WITNESSED, Turnover, changed, found
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import WITNESSED, Turnover
 from dc_engine.discovery.space import CLASSES, Asked, Limits, Space, space_of
 
 SEED = 7

@@ -13,7 +13,8 @@ import pyarrow as pa
 from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.discovery.asking import Discovery
 from dc_engine.discovery.coded import alike, encoded, useless
-from dc_engine.discovery.keeping import COUNTED, Known, found
+from dc_engine.discovery.keeping import found
+from dc_engine.discovery.known import COUNTED, Known
 from dc_engine.discovery.large import found_afar, nullable_in
 from dc_engine.discovery.listing import Dependency, best, listed, viewed
 from dc_engine.discovery.ranking import Scales

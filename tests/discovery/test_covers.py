@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dc_engine.apply_load import apply_load
@@ -35,6 +36,9 @@ from dc_engine.verdict import Verdict
 from tests.discovery.test_large import MADE
 from tests.inprocess import Session, Source
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 NAMES = tuple("abcd")
 LARGE = {"large_cells": 0, "load_cells": 0}
 RULES = {"version": 1, "table": "t", "constraints": [], "dependencies": {"watch": "all"}}
@@ -42,10 +46,13 @@ Row = tuple[int | None, ...]
 
 
 class Kept:
-    """A table whose rows stay where they are, and its dependencies in a state."""
+    """A table whose rows stay where they are (workers of Spark read them, if it is given), and what a state knows."""
 
-    def __init__(self, folder: str, rows: list[Row], request: dict[str, Any], seed: int = 0) -> None:
-        self.session, self.state, self.request = Session(random=Random(seed)), folder, request
+    def __init__(
+        self, folder: str, rows: list[Row], request: dict[str, Any], seed: int = 0, spark: SparkSession | None = None
+    ) -> None:
+        self.here = Session(random=Random(seed))
+        self.session, self.state, self.request = spark or self.here, folder, request
         self.loads = {"first": (list(rows), list[Row]())}
         source = {"table": self._source(rows), "load_id": "first", "constraints": RULES}
         discover(self.session, {**request, **source, "state": folder})
@@ -88,7 +95,7 @@ class Kept:
     def check(self) -> None:
         """What the state knows is what a search among all rows in memory finds; and it proves it itself."""
         with other_sizes(large_cells=2**40, load_cells=2**40):
-            here = discover(self.session, {**self.request, "table": self._source(self.rows)})
+            here = discover(self.here, {**self.request, "table": self._source(self.rows)})
         assert here["rows"] == self.snapshot.rows
         kept = read_dependencies(Storage(self.state), view="complete")
         assert {one["id"] for one in kept} == {one["id"] for one in here["dependencies"]}
@@ -102,8 +109,10 @@ class Kept:
         if deletes is not None:
             columns["_change_type"] = pa.array(["delete"] * len(deletes) + ["insert"] * len(rows), pa.string())
             types["_change_type"] = "string"
-        path = f"source {len(self.session.sources)}"
-        self.session.sources[path] = Source(pa.table(columns), types)
+        path = f"{self.state} {len(self.here.sources)}.parquet"
+        self.here.sources[path] = Source(pa.table(columns), types)
+        if self.session is not self.here:
+            pq.write_table(pa.table(columns), path)
         return {"path": path}
 
 
@@ -187,6 +196,34 @@ def test_after_any_loads_what_is_known_is_what_holds(
                 for one in lost if "dc" not in classes and "pod" not in classes else ():
                     assert one.violations == violations(one.kind, one.text, kept.rows, equal=equal), one.text
             kept.check()
+
+
+@pytest.mark.xdist_group("spark")
+@given(
+    st.lists(st.sampled_from(range(len(MADE))), min_size=4, max_size=4),
+    st.sampled_from([["unique", "fd", "od"], ["unique", "fd", "dc"], ["pod"]]),
+    st.sampled_from(["ignore", "equal"]),
+    st.sampled_from([20, 2_000_000]),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=max(2, settings().max_examples // 50), suppress_health_check=list(HealthCheck))
+def test_workers_of_spark_know_it_after_loads_too(
+    spark: SparkSession, made: list[int], classes: list[str], nulls: str, looked_up: int, seed: int
+) -> None:
+    random = Random(seed)
+    rows: list[Row] = [tuple(MADE[one](row) for one in made) for row in range(200)]
+    request = {"classes": classes, "mode": "witnessed", "view": "complete", "limits": {"max_terms": 3}}
+    request |= {"space": {"nulls": nulls}, "engine": "spark"}
+    sizes = {"sampled_rows": 50, "probe_rows": 100, "share_rows": 100, "looked_up": looked_up}
+    with other_sizes(**LARGE, **sizes), TemporaryDirectory() as folder:
+        kept = Kept(f"{folder}/state", rows, request, seed, spark)
+        kept.apply("worse", [broken(random, rows) for _ in range(3)], rows[:2])
+        lost = kept.apply("other", [broken(random, rows)], [random.choice(rows[100:])]).dependencies.invalidated
+        for one in lost if "unique" in classes and "dc" not in classes else ():
+            assert one.violations == violations(one.kind, one.text, kept.rows, equal=nulls == "equal"), one.text
+        kept.check()
+        kept.retract("worse")
+        kept.check()
 
 
 ROWS: list[Row] = [(row, row // 3, row % 5, row // 9) for row in range(60)]

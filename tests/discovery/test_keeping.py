@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from dc_engine.discovery.boxes import Box, said
 from dc_engine.discovery.coded import Coded, encoded
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found, turned
+from dc_engine.discovery.keeping import changed, found, turned
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import CLASSES, Asked, Limits, Space, space_of, with_cross
 from dc_engine.discovery.terms import Outcome, Terms, op_of

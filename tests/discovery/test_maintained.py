@@ -88,6 +88,13 @@ def test_what_fell_and_holds_again_is_watched_once(tmp_path: Path) -> None:
     assert [one.text for one in table.told("4", (5, 1)).watched].count("b constant") == 1
 
 
+def test_a_column_that_should_have_an_order_and_none_is_named(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1), (2, 1))
+    with pytest.raises(RequestError, match="Column 'b' is both in 'ordered' and in 'unordered'"):
+        table.discover(space={"ordered": ["a", "B"], "unordered": ["b"]})
+
+
 @pytest.mark.parametrize("nulls", ["ignore", "equal"])
 def test_texts_that_are_compared_across_columns_by_order_are_in_order(tmp_path: Path, nulls: str) -> None:
     table = Table(tmp_path, a="string", b="string")

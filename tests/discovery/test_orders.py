@@ -18,7 +18,8 @@ from dc_engine.discovery import orders
 from dc_engine.discovery.asking import asked_of
 from dc_engine.discovery.boxes import Box, body_of, carried
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found, turned
+from dc_engine.discovery.keeping import changed, found, turned
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Limits, Space
 from dc_engine.discovery.terms import Terms

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_engine.discovery.keeping import COUNTED, WITNESSED
+from dc_engine.discovery.known import COUNTED, WITNESSED
 from dc_engine.discovery.partitions import Question
 from dc_engine.discovery.removal import Removals
 from tests.discovery.oracle import Order

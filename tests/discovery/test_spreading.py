@@ -19,7 +19,8 @@ from pyspark import __version__ as VERSION
 from dc_engine.discovery import searching
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.hitting import minimal_hitting_sets
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.scan import scan
 from dc_engine.discovery.space import Asked, Limits, Space, space_of
 from dc_engine.discovery.spreading import Lines, Packed, Units, nobody

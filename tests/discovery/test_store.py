@@ -16,7 +16,8 @@ from dc_engine.discovery.bits import grouped, packed, packed_columns, unpacked
 from dc_engine.discovery.boxes import containing, in_any, violated
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.files import small_runs
-from dc_engine.discovery.keeping import COUNTED, Known, Turnover, changed, difference, found
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import COUNTED, Known, Turnover, difference
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Limits, Space
 from dc_engine.discovery.store import Store, added_up

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dc_engine.discovery import classes, enumerating, keeping, limits, orders, support
 from dc_engine.discovery.boxes import Box
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, Turnover, changed, found
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.space import CLASSES, Limits, Space
 from dc_engine.discovery.terms import Outcome, Terms
 from dc_engine.errors import RequestError

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dc_engine.detection.codes import whole
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.discovery.coding import Coding
-from dc_engine.discovery.keeping import COUNTED, Known
+from dc_engine.discovery.known import COUNTED, Known
 from dc_engine.discovery.listing import Dependency
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space

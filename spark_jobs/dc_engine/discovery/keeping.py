@@ -8,88 +8,46 @@ proven they are a certificate. Rows that go can only take witnesses away, rows t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from dc_engine.discovery.approximate import Bounds, allowed_pairs
 from dc_engine.discovery.bits import first_of_each
-from dc_engine.discovery.boxes import Box, carried
 from dc_engine.discovery.classes import TABLED
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.enumerating import Enumerated, Sets, Violations, approximately, enumerator
+from dc_engine.discovery.enumerating import Enumerated, approximately, enumerator
 from dc_engine.discovery.grouping import approximate_by_groups
+from dc_engine.discovery.known import (
+    COUNTED,
+    WITNESSED,
+    Known,
+    Turnover,
+    mode_of,
+    outgrown,
+    pairs_among,
+    with_nulls,
+)
 from dc_engine.discovery.limits import Clock, kept, most_terms, steps, told
 from dc_engine.discovery.newcomers import prover_of
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.proving import Effort, Prover
+from dc_engine.discovery.proving import Prover
 from dc_engine.discovery.removal import approximate_orders
 from dc_engine.discovery.renewing import Difference, renewed
 from dc_engine.discovery.scan import Counted
 from dc_engine.discovery.search import first_patterns, settle
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.spreading import Workers, nobody
-from dc_engine.discovery.store import Store, added_up, alive, joined, laid_out, run_of, shown_lines, unknown
+from dc_engine.discovery.store import Store, added_up, alive, run_of, shown_lines, unknown
 from dc_engine.discovery.support import Support
 from dc_engine.discovery.table import NO_ROWS, Shown, Table, pairs_of
 from dc_engine.errors import RequestError, StateError, counted
-from dc_engine.sizes import SIZES
 
 log = logging.getLogger("airflow_dc_provider.discover")
 
-COUNTED, WITNESSED = "counted", "witnessed"
-_MOST_COUNTED_PAIRS = 20_000_000_000
 _MOST_PATTERNS = 4_000_000
 _SHORT = 200_000
 """Whatever is found in a table of so many rows is proven in seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known about the dependencies of a table."""
-
-    mode: str
-    nullable: frozenset[str]
-    """The columns in which a NULL was ever seen: patterns have a bit for each."""
-    runs: tuple[Store, ...]
-    """The patterns; those of a change are a run of their own."""
-    sets: Sets
-    bound: int | None = None
-    """The sets have all dependencies of up to so many terms; without it all there are."""
-    because: str = ""
-    """Why they are not complete."""
-    violations: Violations = field(default_factory=dict)
-    effort: Effort | None = None
-
-    @property
-    def store(self) -> Store:
-        """All patterns as one."""
-        return added_up(self.runs) if self.mode == COUNTED else joined(self.runs)
-
-    def same_sets(self, other: Known) -> bool:
-        """Whether the same dependencies hold, with the same errors."""
-        mine, others = ({name: set(some) for name, some in one.sets.items()} for one in (self, other))
-        return mine == others and self.violations == other.violations
-
-    @property
-    def keys(self) -> Sequence[Box]:
-        """The sets of columns on which no two rows agree, as far as they were looked for."""
-        return [box for box in self.sets.get("unique", ()) if not self.violations.get("unique", {}).get(box)]
-
-    @property
-    def boxes(self) -> list[Box]:
-        """All dependencies of all classes."""
-        return sorted({box for some in self.sets.values() for box in some})
-
-
-@dataclass(frozen=True, slots=True)
-class Turnover:
-    """All rows that were or are there, and which: before a change, and after it."""
-
-    rows: Coded
-    before: np.ndarray
-    after: np.ndarray
 
 
 def found(
@@ -135,24 +93,6 @@ def changed(
     return _rewitnessed(space, known, turnover, table)
 
 
-def outgrown(known: Known, mode: str, rows: int, space: Space) -> bool:
-    """Whether patterns that were counted are counted no longer, because there are so many rows."""
-    many = known.mode == COUNTED and _pairs(rows) > 4 * SIZES.counted_pairs
-    return mode == "auto" and many and not _needs_counts(space)
-
-
-def with_nulls(space: Space, known: Known, nullable: frozenset[str]) -> Known:
-    """The same with room for NULLs in these columns, which are at least those that had some before."""
-    if nullable == known.nullable:
-        return known
-    before, after = (Layout(space.terms(some)) for some in (known.nullable, nullable))
-    runs = (replace(one, patterns=laid_out(before, after, one.patterns)) for one in known.runs)
-    sets, terms = known.sets, after.terms
-    if len(terms.terms) > len(before.terms.terms):
-        sets = {kind: [carried(before.terms, terms, kind, box) for box in some] for kind, some in sets.items()}
-    return replace(known, runs=tuple(runs), nullable=nullable, sets=sets)
-
-
 def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
     """The same in the other mode."""
     if mode == known.mode:
@@ -161,53 +101,6 @@ def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
         return found(space, rows, mode, known.nullable)
     table = rows.table(space, known.nullable)
     return _witnessed(space, rows, table, alive(known.store, table.layout, rows.ids))
-
-
-def difference(space: Space, before: Known, after: Known) -> Store:
-    """What has to be added to the patterns of ``before`` to have those of ``after``."""
-    if before.mode != after.mode:
-        return after.store
-    old, new = (Layout(space.terms(one.nullable)) for one in (before, after))
-    if len(before.runs) <= len(after.runs) and all(
-        one.pairs is other.pairs for one, other in zip(before.runs, after.runs, strict=False)
-    ):  # what was there goes on, perhaps with room for more NULLs
-        more = [Store.empty(new), *after.runs[len(before.runs) :]]
-        return added_up(more) if after.mode == COUNTED else joined(more)
-    if after.mode == COUNTED:
-        patterns = [laid_out(old, new, one.patterns) for one in before.runs]
-        away = [Store(some, -one.pairs, one.t, one.s) for some, one in zip(patterns, before.runs, strict=True)]
-        return added_up([Store.empty(new), *away, *after.runs])
-    known = set(zip(before.store.t.tolist(), before.store.s.tolist(), strict=True))
-    lines = after.store
-    fresh = [pair not in known for pair in zip(lines.t.tolist(), lines.s.tolist(), strict=True)]
-    return lines.taken(np.flatnonzero(fresh))
-
-
-def _pairs(rows: int) -> int:
-    return rows * (rows - 1) // 2
-
-
-def mode_of(space: Space, rows: int, mode: str) -> str:
-    """Which patterns are kept of a table with so many rows; an error if what is asked for cannot be done."""
-    pairs = _pairs(rows)
-    if mode == "auto":
-        few = pairs <= SIZES.counted_pairs and {"od", "pod"}.isdisjoint(space.classes)
-        mode = COUNTED if few or _needs_counts(space) else WITNESSED
-    if mode == COUNTED and pairs > _MOST_COUNTED_PAIRS:
-        raise RequestError(
-            f"The table has {pairs:,} pairs of rows, too many to count the patterns of all ({_MOST_COUNTED_PAIRS:,}).",
-            hint="Use fewer rows, or mode 'witnessed', without 'pod' and 'dc' if some errors are allowed.",
-        )
-    if mode == WITNESSED and _needs_counts(space):
-        raise RequestError(
-            "Rules of classes 'pod' and 'dc' that a few pairs may violate are found only where all pairs are counted.",
-            hint="Use mode 'counted', leave out these classes, or set 'max_error' to 0.",
-        )
-    return mode
-
-
-def _needs_counts(space: Space) -> bool:
-    return space.max_error > 0 and not {"pod", "dc"}.isdisjoint(space.classes)
 
 
 def _known(
@@ -293,7 +186,7 @@ def _grouped(space: Space, table: Table) -> Known:
     """Approximate keys, functional and order dependencies, without patterns."""
     clock, layout = Clock(space.limits), table.layout
     most = most_terms(layout, space.limits)
-    allowed = allowed_pairs(space.max_error, _pairs(table.rows))
+    allowed = allowed_pairs(space.max_error, pairs_among(table.rows))
     others = tuple(name for name in space.classes if name != "od")
     result = Enumerated({})
     if others:

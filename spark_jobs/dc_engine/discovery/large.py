@@ -23,7 +23,8 @@ from dc_engine.discovery.boxes import Box, canonical
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.covering import Estimates
 from dc_engine.discovery.distant import Distant
-from dc_engine.discovery.keeping import COUNTED, WITNESSED, Known, found, mode_of
+from dc_engine.discovery.keeping import found
+from dc_engine.discovery.known import COUNTED, WITNESSED, Known, mode_of
 from dc_engine.discovery.space import Space
 from dc_engine.errors import RequestError, counted
 

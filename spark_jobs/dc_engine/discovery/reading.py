@@ -10,7 +10,7 @@ import numpy as np
 from dc_engine.detection.codes import combine
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.files import read_dependencies, read_patterns
-from dc_engine.discovery.keeping import COUNTED
+from dc_engine.discovery.known import COUNTED
 from dc_engine.discovery.listing import Dependency, best, viewed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space

@@ -196,8 +196,14 @@ def _ordered(asked: Asked, columns: Mapping[str, str], spelled: Any) -> set[str]
             raise _without_order("'ordered'")
         return set()
     by_default = {name for name, spark_type in columns.items() if family(spark_type) in _ORDERED}
+    unordered = set(spelled(asked.unordered))
+    for name in spelled(asked.ordered or ()):
+        if name in unordered:
+            raise RequestError(
+                f"Column '{name}' is both in 'ordered' and in 'unordered'.", hint="Name it in one of them."
+            )
     chosen = by_default if asked.ordered is None else set(spelled(asked.ordered))
-    return (chosen & set(columns)) - set(spelled(asked.unordered))
+    return (chosen & set(columns)) - unordered
 
 
 def _crossed(asked: Asked, columns: Mapping[str, str], ordered: Collection[str], spelled: Any) -> tuple[Cross, ...]:

@@ -20,7 +20,8 @@ from dc_engine.discovery.files import (
     write_dependencies,
     write_patterns,
 )
-from dc_engine.discovery.keeping import Known, difference, found, support_of
+from dc_engine.discovery.keeping import found, support_of
+from dc_engine.discovery.known import Known, difference
 from dc_engine.discovery.large import found_afar, nullable_in
 from dc_engine.discovery.listing import Dependency, Moves, continued, listed, moved, restored
 from dc_engine.discovery.ranking import Scales

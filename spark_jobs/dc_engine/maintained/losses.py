@@ -15,7 +15,7 @@ from dc_engine.discovery.approximate import allowed_pairs
 from dc_engine.discovery.boxes import Box, body_of, containing, one_way, said
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.counting import some_pairs, violating_pairs
-from dc_engine.discovery.keeping import Known
+from dc_engine.discovery.known import Known
 from dc_engine.discovery.listing import Dependency, Moves, cases, merged_view, once
 from dc_engine.discovery.newcomers import violations_of
 from dc_engine.discovery.removal import rows_to_remove

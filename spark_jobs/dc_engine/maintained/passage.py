@@ -23,7 +23,8 @@ from dc_engine.discovery.counting import violating_pairs
 from dc_engine.discovery.covering import Estimates
 from dc_engine.discovery.covers import Cover, chosen_covers
 from dc_engine.discovery.distant import no_rows
-from dc_engine.discovery.keeping import COUNTED, Known, Turnover, changed, found, outgrown, with_nulls
+from dc_engine.discovery.keeping import changed, found
+from dc_engine.discovery.known import COUNTED, Known, Turnover, outgrown, with_nulls
 from dc_engine.discovery.large import coded_few, found_afar, ids_of, nullable_in, settled
 from dc_engine.discovery.newcomers import violations_of
 from dc_engine.discovery.ranking import Scales

@@ -18,7 +18,8 @@ from dc_engine.discovery.boxes import Box, body_of, canonical
 from dc_engine.discovery.counting import violating_pairs
 from dc_engine.discovery.covering import Estimates
 from dc_engine.discovery.enumerating import Sets, enumerator
-from dc_engine.discovery.keeping import COUNTED, Known, found, support_of
+from dc_engine.discovery.keeping import found, support_of
+from dc_engine.discovery.known import COUNTED, Known
 from dc_engine.discovery.large import coded_few, nullable_in
 from dc_engine.discovery.removal import rows_to_remove
 from dc_engine.discovery.space import Limits, Space

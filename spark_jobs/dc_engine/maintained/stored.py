@@ -9,7 +9,7 @@ import numpy as np
 from dc_engine.discovery.boxes import Box, ways
 from dc_engine.discovery.enumerating import Sets, Violations, enumerator
 from dc_engine.discovery.files import read_dependencies, read_patterns
-from dc_engine.discovery.keeping import Known
+from dc_engine.discovery.known import Known
 from dc_engine.discovery.listing import Dependency, cases
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
