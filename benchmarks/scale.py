@@ -218,7 +218,7 @@ def skew(run: Run) -> list[Line]:
         for cores in (1, 2):
             rules = [{"name": "skewed", "deny": f"{equal}t.a > s.a and t.b < s.b"}]
             request = run.request(f"skew-{number}-{cores}", load, rules, engine="spark")
-            _, verdict = run.submit(request, master=f"local[{cores}]")
+            _, verdict = run.submit(request, master=f"local[{cores}]", cores=cores)
             seconds[cores] = verdict["seconds"]["probe"]
             say(f"{name}, {cores} cores: {verdict['seconds']}")
         ratio = seconds[1] / max(seconds[2], 0.001)
@@ -230,7 +230,7 @@ def skew(run: Run) -> list[Line]:
 
 
 def scale_out(run: Run) -> list[Line]:
-    """The first load on one worker and on two, which share nothing but the files."""
+    """The first load on one worker and on two, which share nothing but the files; each has a core of the machine."""
     rows, seconds, said = run.rows // 10, {}, []
     for workers in (1, 2):
         log = run.folder / f"events-{workers}"
@@ -244,7 +244,7 @@ def scale_out(run: Run) -> list[Line]:
             "spark.driver.host": "127.0.0.1",
         }
         request = run.request(f"out-{workers}", run.table("tax", rows), TAX, engine="spark")
-        _, verdict = run.submit(request, master=f"local-cluster[{workers},1,2048]", conf=conf)
+        _, verdict = run.submit(request, master=f"local-cluster[{workers},1,2048]", conf=conf, cores=workers)
         seconds[workers] = verdict["seconds"]["total"]
         said.append(f"{workers}: {seconds[workers]:.1f} s ({_shares(log)})")
         say(f"scale out, {said[-1]}")

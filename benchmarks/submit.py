@@ -59,25 +59,34 @@ def submit(
     py_files: str = "",
     conf: Mapping[str, str] | None = None,
     master: str = MASTER,
+    cores: int | None = None,
 ) -> Finished:
     """Run a job by spark-submit from start to exit, as the operator does, perhaps with settings of its own.
 
     It starts in ``folder``, away from these sources: Python prefers the current folder to the zip that was shipped.
+    With ``cores`` no process of it gets more of the machine: a task of Spark has a thread of Java and a Python worker,
+    which would use two.
     """
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", master]
     for name, value in {**operator_conf(), **(conf or {})}.items():
         command += ["--conf", f"{name}={value}"]
     if py_files:
         command += ["--py-files", py_files]
-    return _run([*command, job, *arguments], folder)
+    return _run([*command, job, *arguments], folder, cores)
 
 
-def _run(command: Sequence[str], folder: Path) -> Finished:
+def _run(command: Sequence[str], folder: Path, cores: int | None) -> Finished:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    mine = os.sched_getaffinity(0)
     started = time.monotonic()
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    os.sched_setaffinity(0, sorted(mine)[:cores])  # a child inherits it
+    try:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    finally:
+        os.sched_setaffinity(0, mine)
+    with process:
         peak: list[int] = [0]
         spent: dict[int, tuple[str, float]] = {}
         sampler = threading.Thread(target=_watch, args=(process.pid, peak, spent), daemon=True)
