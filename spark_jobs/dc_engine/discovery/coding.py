@@ -179,16 +179,14 @@ def _among(known: pa.Array, some: pa.Array, *, ordered: bool) -> tuple[np.ndarra
     """What the codes of known values become when others join them (nothing if they stay), those of the others, and
     which of these are new. Both have a last code, that of NULL, which is also what -1 picks.
     """
-    place_of = np.full(len(some) + 1, NULL, np.int32)
-    found = pc.index_in(known, value_set=some)  # to look for the others among the known would hash all of these
-    places = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-    place_of[found.drop_null().to_numpy()] = places
+    numbers = ordered and (pa.types.is_integer(known.type) or pa.types.is_floating(known.type))
+    place_of = np.append(_found_in_order(known, some) if numbers else _found(known, some), np.int32(NULL))
     fresh = np.flatnonzero(place_of[:-1] == NULL)
     if not len(fresh) or not ordered:
         place_of[fresh] = len(known) + np.arange(len(fresh), dtype=np.int32)
         return None, place_of, fresh
     new = some.take(pa.array(fresh))
-    if pa.types.is_integer(known.type) or pa.types.is_floating(known.type):
+    if numbers:
         old, added, mine = known.to_numpy(), np.sort(new.to_numpy()), new.to_numpy()
         passed = np.bincount(np.searchsorted(old, added), minlength=len(old) + 1)  # few are looked for among many
         moved = np.arange(len(old)) + np.cumsum(passed[:-1])
@@ -202,3 +200,21 @@ def _among(known: pa.Array, some: pa.Array, *, ordered: bool) -> tuple[np.ndarra
     is_old[fresh] = is_old[-1] = False
     place_of[is_old] = moved[place_of[is_old]]
     return np.append(moved, NULL).astype(np.int32), place_of, fresh
+
+
+def _found(known: pa.Array, some: pa.Array) -> np.ndarray:
+    """Where values are among known ones; -1 where they are not."""
+    places = np.full(len(some), NULL, np.int32)
+    found = pc.index_in(known, value_set=some)  # to look for the others among the known would hash all of these
+    places[found.drop_null().to_numpy()] = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    return places
+
+
+def _found_in_order(known: pa.Array, some: pa.Array) -> np.ndarray:
+    """The same among numbers in order; NaN is above all others, and equals itself."""
+    old, mine = known.to_numpy(), some.to_numpy()
+    if not len(old):
+        return np.full(len(mine), NULL, np.int32)
+    places = np.minimum(np.searchsorted(old, mine), len(old) - 1)
+    there = old[places]
+    return np.where((there == mine) | ((there != there) & (mine != mine)), places, NULL).astype(np.int32)

@@ -242,14 +242,14 @@ def _few_contexts(space: Space, layout: Layout, support: Support | None) -> bool
 
 
 def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -> Known:
-    new = (turnover.after & ~turnover.before)[turnover.after]
-    places = np.flatnonzero(turnover.after)
-    ids = turnover.rows.ids[places]
+    new, ids, present = turnover.after & ~turnover.before, turnover.rows.ids, table
+    if not turnover.after.all():
+        places = np.flatnonzero(turnover.after)
+        new, ids, present = new[places], ids[places], table.taken(places)
     shown = alive(known.store, table.layout, ids)
     unharmed = len(shown) == len(first_of_each(known.store.patterns))
     if unharmed and not new.any() and not space.limits.min_support:
         return known
-    present = table.taken(places) if len(places) < table.rows else table
     whole, fresh = Prover(present), prover_of(present, new)
     most = most_terms(table.layout, space.limits, known.bound)
     support, spend = support_of(space, present), Clock(space.limits, table.workers).spend

@@ -59,11 +59,12 @@ class Keys:
 
     def _pairs_of_term(self, place: int, step: int) -> float:
         codes = self._table.left[place]
-        sizes = np.bincount(codes[::step] + 1, minlength=int(codes.max(initial=0)) + 2)
+        sizes = np.bincount(codes[::step] + 1, minlength=1)
         sizes[0] = 0  # NULL agrees with nothing
         if self._new is None:
             return float((sizes * (sizes - 1) // 2).sum()) * step * step
-        return float(sizes[codes[self._fresh] + 1].sum()) * step
+        fresh = codes[self._fresh] + 1
+        return float(sizes[fresh[fresh < len(sizes)]].sum()) * step
 
     def _codes(self, key: Key, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Codes that are the same where rows agree on a key, and which of the rows have them: no NULL in the key."""

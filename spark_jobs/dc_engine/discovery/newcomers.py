@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 
 import numpy as np
 
@@ -46,9 +47,13 @@ class Newcomers(Prover):
 
     def __init__(self, table: Table, new: np.ndarray) -> None:
         super().__init__(table, new)
-        self._old = np.flatnonzero(~new)
         self._exhausted: set[Box] = set()
         """Boxes all of whose pairs have patterns that were met."""
+
+    @cached_property
+    def _old(self) -> np.ndarray:
+        assert self.new is not None
+        return np.flatnonzero(~self.new)
 
     def open(self, boxes: Iterable[Box]) -> list[Box]:
         """See ``Prover``. What lies within an exhausted box is decided."""

@@ -94,7 +94,7 @@ def run_of(layout: Layout, ids: np.ndarray, counted: Sequence[Counted]) -> Store
 
 def alive(store: Store, layout: Layout, ids: np.ndarray) -> Shown:
     """The patterns that rows with these ids show, by their places."""
-    t, s = (places_of(ids, one) for one in (store.t, store.s))
+    t, s = np.split(places_of(ids, np.concatenate([store.t, store.s])), 2)
     both = np.flatnonzero((t >= 0) & (s >= 0))
     return Shown.of(layout, [Shown(store.patterns[both], t[both], s[both])])
 
@@ -103,9 +103,10 @@ def places_of(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
     """The places of some ids among others; -1 for those that are not there."""
     if not len(ids):
         return np.full(len(some), -1, np.int64)
-    order = np.arange(len(ids)) if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
+    order = None if (ids[1:] > ids[:-1]).all() else np.argsort(ids, kind="stable")
     where = np.minimum(np.searchsorted(ids, some, sorter=order), len(ids) - 1)
-    return np.where(ids[order[where]] == some, order[where], -1)
+    places = where if order is None else order[where]
+    return np.where(ids[places] == some, places, -1)
 
 
 def unknown(now: Shown, before: Shown) -> Shown:

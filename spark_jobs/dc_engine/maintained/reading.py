@@ -139,40 +139,48 @@ def _living(storage: Storage, snapshot: Snapshot, space: Space, *, kept: bool = 
 def _rows(storage: Storage, snapshot: Snapshot, space: Space, dead: BitMap64, known: Kept | None) -> list[_Rows]:
     """The rows of all files without those that are dead; first those whose codes are known."""
     columns, gone = list(space.columns), np.array(dead.to_array(), np.int64)
-    places: list[np.ndarray] = [np.zeros(0, np.int64)]
+    found: list[range | np.ndarray] = []
     others: list[DataFile] = []
     for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows else ():
-        found = None if known is None else _places(storage, file, known.ids, gone)
-        if found is None:
+        places = None if known is None else _places(storage, file, known.ids, gone)
+        if places is None:
             others.append(file)
-        else:
-            places.append(found)
-    plain, chosen = _values(storage, others, dead, columns), np.concatenate(places)
-    if known is None or not len(chosen):
+        elif len(places):
+            found.append(places)
+    plain = _values(storage, others, dead, columns)
+    if known is None or not found:
         return plain
-    if np.array_equal(chosen, np.arange(len(known.ids))):
+    if isinstance(found[0], range) and len(found[0]) == len(known.ids):
         return [_Rows(known.ids, known.coding), *plain]
+    chosen = np.concatenate([np.asarray(some) for some in found])
     return [_Rows(known.ids[chosen], known.coding.chosen(chosen)), *plain]
 
 
-def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> np.ndarray | None:
+def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> range | np.ndarray | None:
     """Where the rows of a file but for those that are gone are among ids; nothing if one is not there."""
-    wanted = _ids_of(storage, file)
-    first = int(np.searchsorted(ids, wanted[0])) if len(wanted) else 0
-    if not np.array_equal(ids[first : first + len(wanted)], wanted):
-        places = np.searchsorted(ids, wanted)
-        if places[-1] >= len(ids) or (ids[places] != wanted).any():
-            return None
-    else:
-        places = np.arange(first, first + len(wanted))
-    return places[~is_in(wanted, gone)] if len(gone) else places
+    first = _first_id(file)
+    if first is None:
+        wanted = row_ids(storage, [file])
+        places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        return places[~is_in(wanted, gone)] if len(ids) and (ids[places] == wanted).all() else None
+    start = int(np.searchsorted(ids, first))
+    end, last = start + file.rows, first + file.rows - 1
+    if end > len(ids) or (file.rows and (ids[start] != first or ids[end - 1] != last)):
+        return None  # ids are in order: if first and last are there, so are those between
+    mine = gone[slice(*np.searchsorted(gone, [first, last + 1]))]
+    return np.delete(np.arange(start, end), mine - first) if len(mine) else range(start, end)
+
+
+def _first_id(file: DataFile) -> int | None:
+    """The id of the first row of a file that lacks none between it and the last."""
+    if file.first_row_id is None and file.bounds and file.bounds[1] - file.bounds[0] + 1 == file.rows:
+        return file.bounds[0]
+    return file.first_row_id
 
 
 def _ids_of(storage: Storage, file: DataFile) -> np.ndarray:
     """The ids of the rows of a file, in order; they are read only where some are missing between the first and last."""
-    first = file.first_row_id
-    if first is None and file.bounds and file.bounds[1] - file.bounds[0] + 1 == file.rows:
-        first = file.bounds[0]
+    first = _first_id(file)
     return row_ids(storage, [file]) if first is None else first + np.arange(file.rows)
 
 
