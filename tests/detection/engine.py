@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.constraints.model import ConstraintSet, microseconds
+from dc_engine.detection import hashing
 from dc_engine.detection.documents import Failed, from_text
 from dc_engine.detection.encode import Spread
 from dc_engine.detection.plan import make_plan
@@ -29,6 +32,14 @@ from dc_engine.state.parquet import store_parquet
 from dc_engine.state.storage import Storage
 
 _numbers = itertools.count()
+
+
+@contextmanager
+def colliding() -> Iterator[None]:
+    """Hashes of so few bits that different keys often have the same."""
+    mixed = hashing.mixed
+    with patch.object(hashing, "mixed", lambda lanes: mixed(lanes) & np.uint64(3 << 62)):
+        yield
 
 
 @dataclass

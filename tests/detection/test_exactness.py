@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_engine.constraints.model import Constraint
+from dc_engine.constraints.model import Constraint, ConstraintSet
 from dc_engine.constraints.parser import parse_body
+from dc_engine.detection.plan import make_plan
 from dc_engine.detection.rows import LOAD_BITS
 from dc_engine.maintained.judging import Findings
 from dc_engine.sizes import SIZES, other_sizes
-from tests.detection.engine import Engine
+from tests.detection.engine import Engine, colliding
 from tests.detection.oracle import pair_violates, row_violates, skipped_for_null, violations_by_row
 from tests.detection.strategies import KINDS, Case, cases
 
@@ -25,12 +27,14 @@ from tests.detection.strategies import KINDS, Case, cases
     units=st.sampled_from([1, 1, 3]),
     cheap=st.booleans(),
     screened=st.booleans(),
+    few_hashes=st.booleans(),
     chance=st.randoms(use_true_random=False),
 )
 def test_every_count_equals_brute_force_after_every_load(
-    case: Case, units: int, cheap: bool, screened: bool, chance: random.Random
+    case: Case, units: int, cheap: bool, screened: bool, few_hashes: bool, chance: random.Random
 ) -> None:
-    with other_sizes(scanned_pairs=10**9 if cheap else -1, screened_entries=0 if screened else 10**9):
+    sizes = {"scanned_pairs": 10**9 if cheap else -1, "screened_entries": 0 if screened else 10**9}
+    with other_sizes(**sizes), colliding() if few_hashes else nullcontext():
         _check(case, units, chance)
 
 
@@ -57,6 +61,37 @@ def crossed(draw: st.DrawFn) -> Case:
 def test_so_do_counts_and_listings_of_rules_across_columns(case: Case, units: int, chance: random.Random) -> None:
     with other_sizes(screened_entries=0):
         _check(case, units, chance)
+
+
+@st.composite
+def dependent(draw: st.DrawFn) -> Case:
+    """Rules that say what one key decides, and that it is unique: they share an index."""
+    kinds = {name: draw(st.sampled_from(KINDS)) for name in ("k", "a", "b", "c")}
+    bodies = ["t.k = s.k", *(f"t.k = s.k and t.{name} != s.{name}" for name in "abc"), "t.a = s.a and t.b != s.b"]
+    chosen = draw(st.lists(st.sampled_from(bodies), min_size=2, max_size=4, unique=True))
+    nulls = st.sampled_from(["ignore", "equal"])
+    rules = tuple(
+        Constraint(f"rule {n}", "deny", (parse_body(body),), nulls=draw(nulls)) for n, body in enumerate(chosen)
+    )
+    row = st.fixed_dictionaries({name: st.none() | st.sampled_from(kind.values[:3]) for name, kind in kinds.items()})
+    return Case(kinds, rules, tuple(draw(st.lists(st.lists(row, max_size=5), min_size=2, max_size=3))))
+
+
+@given(case=dependent(), units=st.sampled_from([1, 3]), chance=st.randoms(use_true_random=False))
+def test_so_do_those_of_rules_that_share_an_index(case: Case, units: int, chance: random.Random) -> None:
+    _check(case, units, chance)
+    plan = make_plan(case.constraint_set, case.schema)
+    keys = [index.key for index in plan.indexes.values()]
+    assert len(set(keys)) == len(keys)
+    assert sum(len(group.constraints) for group in plan.groups) == len(case.constraints)
+
+
+def test_a_rule_that_asks_for_more_than_a_dependency_has_an_index_of_its_own() -> None:
+    bodies = ["t.k = s.k and t.a != s.a", "t.k = s.k and t.b != s.b", "t.k = s.k and t.a < s.a and t.b > s.b"]
+    bodies += ["t.k = s.k and t.a != s.a and t.c != s.c", "t.k = s.k and t.c != s.c and t.a = 1"]
+    rules = tuple(Constraint(f"rule {n}", "deny", (parse_body(body),)) for n, body in enumerate(bodies))
+    indexes = make_plan(ConstraintSet("made_up", (), rules), dict.fromkeys("kabc", "int")).indexes.values()
+    assert sorted(index.columns for index in indexes) == [("a", "b", "k"), ("a", "c", "k")]
 
 
 def _check(case: Case, units: int, chance: random.Random) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_engine.detection.hashing import key_hashes
+from dc_engine.detection.hashing import bucket_of, key_hashes, range_of
 from dc_engine.sizes import other_sizes
 
 M = 2**64 - 1
@@ -33,9 +34,11 @@ def lane_of_bytes(data: bytes) -> int:
 
 def key_hash(lanes: Sequence[int]) -> int:
     h = 0
-    for lane in lanes:
+    for lane in lanes[:-1]:
         h = mix(h * ODD + lane & M)
-    return h - 2**64 if h >> 63 else h
+    last = lanes[-1]
+    place = mix(h * ODD + (last if last < 2**16 else last | 63) & M) >> 32
+    return place & ~63 | last & 63
 
 
 @given(
@@ -56,14 +59,38 @@ def test_strings_hash_by_the_words_of_their_bytes(
 @pytest.mark.parametrize(
     ("columns", "families", "expected"),
     [
-        ([pa.array([1])], ["integer"], 6238072747940578789),
-        ([pa.array(["10115"])], ["string"], 6631478765999854222),
-        ([pa.array(["Unter den Linden 77"])], ["string"], 7985159078247238691),
-        ([pa.array([Decimal("1.50")])], ["decimal"], 4662385189609249129),
-        ([pa.array([1.5])], ["float"], -1789264046693927832),
-        ([pa.array([None], pa.string())], ["string"], -941778764039195291),
-        ([pa.array(["10115"]), pa.array([None], pa.string())], ["string", "string"], -2323595764031521781),
+        ([pa.array([1])], ["integer"], 1452414465),
+        ([pa.array([1_000_000])], ["integer"], 848363648),
+        ([pa.array([-1])], ["integer"], 3033552383),
+        ([pa.array(["10115"])], ["string"], 3634603963),
+        ([pa.array(["Unter den Linden 77"])], ["string"], 1378957843),
+        ([pa.array([Decimal("1.50")])], ["decimal"], 4237926025),
+        ([pa.array([1.5])], ["float"], 984588992),
+        ([pa.array([None], pa.string())], ["string"], 3119292717),
+        ([pa.array(["10115"]), pa.array([None], pa.string())], ["string", "string"], 3169597229),
     ],
 )
 def test_the_examples_of_the_format_hold(columns: list[pa.Array], families: list[str], expected: int) -> None:
     assert key_hashes(columns, families, 1).tolist() == [expected]
+
+
+@given(first=st.integers(2**16, 2**62), other=st.text(max_size=3))
+def test_large_numbers_that_follow_each_other_lie_together(first: int, other: str) -> None:
+    numbers = np.arange(first & ~63, (first & ~63) + 64)
+    for columns, families in (([], []), ([pa.array([other] * 64)], ["string"])):
+        hashes = key_hashes([*columns, pa.array(numbers)], [*families, "integer"], 64)
+        assert np.array_equal(hashes - hashes[0], np.arange(64))
+
+
+@pytest.mark.parametrize("values", [2, 12, 1_000])
+def test_small_numbers_are_scattered_so_that_work_can_be_divided(values: int) -> None:
+    buckets = bucket_of(key_hashes([pa.array(np.arange(values))], ["integer"], values), 64)
+    assert np.bincount(buckets).max() <= max(2, values // 16)
+
+
+@given(hashes=st.lists(st.integers(0, 2**32 - 1), min_size=1), buckets=st.integers(1, 1_000))
+def test_every_hash_is_in_the_range_of_its_bucket(hashes: list[int], buckets: int) -> None:
+    for one, bucket in zip(hashes, bucket_of(np.array(hashes), buckets).tolist(), strict=True):
+        low, high = range_of(bucket, buckets)
+        assert low <= one <= high
+    assert (range_of(0, buckets)[0], range_of(buckets - 1, buckets)[1]) == (0, 2**32 - 1)

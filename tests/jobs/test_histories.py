@@ -35,6 +35,7 @@ from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
+from tests.detection.engine import colliding
 from tests.inprocess import Session, Source
 from tests.jobs.histories import (
     Given,
@@ -240,6 +241,8 @@ class Histories(RuleBasedStateMachine):
         if trees:  # as if there were too many pairs to look at each
             sizes["scanned_pairs"] = -1
         self._stack.enter_context(other_sizes(**sizes, **self.sizes))
+        if not self.random.randrange(3):
+            self._stack.enter_context(colliding())
         self.state = self._stack.enter_context(some_place(self.random))
         self.storage = Storage(self.state)
         self.key = self.committed_key = key

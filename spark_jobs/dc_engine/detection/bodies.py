@@ -121,6 +121,13 @@ class BodyPlan:
         )
 
     @property
+    def is_dependency(self) -> bool:
+        """Whether it only asks if rows that agree on some columns differ in another, or if there are two at all."""
+        ops = [one.op for one in self.comparisons if one.left == one.right]
+        plain = len(ops) == len(self.comparisons) and not self.t_filters | self.s_filters
+        return plain and set(ops) <= {Op.EQ, Op.NE} and Op.EQ in ops and ops.count(Op.NE) <= 1
+
+    @property
     def inequalities(self) -> list[Comparison]:
         """The comparisons by order, always in the same sequence: entries of an index are stored by the first one."""
         return sorted((one for one in self.comparisons if one.op not in (Op.EQ, Op.NE)), key=repr)

@@ -1,12 +1,14 @@
-"""A 64-bit hash of a row's key columns: rows that agree on the key get the same hash in every load and process.
+"""A hash of a row's key columns: rows that agree on the key get the same hash in every load and process.
 
-It decides where an entry lies in an index, never whether two rows agree: collisions cost time, not exactness.
+It decides where an entry lies in an index, never whether two rows agree: collisions cost time, not exactness. Every
+entry has one, and nothing compresses it, so it is short: a number below 2**32. Large numbers that follow each other lie
+together, so that ids that were given in turn take few bytes, and those of a load are found in few row groups.
 The function is part of the state format (``docs/state-format.md``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +18,31 @@ from dc_engine.sizes import SIZES
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL_LANE = np.uint64(0x5851F42D4C957F2D)
+_BITS = 32
+_NEAR = np.uint64(63)
+"""The bits of the last column that move an entry only a little, if it is a large number."""
+_SMALL = np.uint64(2**16)
+"""Numbers below this are often few, with many rows each: they are scattered, so that work can be divided."""
 _KEEP = np.array([2 ** (8 * length) - 1 for length in range(8)], np.uint64)
 """By number of bytes: the bits of the first bytes of a word."""
 
 
 def key_hashes(columns: Sequence[pa.Array], families: Sequence[str], rows: int) -> np.ndarray:
-    """One signed 64-bit hash for each row."""
+    """One hash for each row."""
     return combined([lanes_of(column, family) for column, family in zip(columns, families, strict=True)], rows)
 
 
-def combined(lanes: Iterable[np.ndarray], rows: int) -> np.ndarray:
+def combined(lanes: Sequence[np.ndarray], rows: int) -> np.ndarray:
     """The hashes of rows, from the lanes of their columns."""
     hashes = np.zeros(rows, np.uint64)
-    for one in lanes:
-        hashes = _mix(hashes * _ODD + one)
-    return hashes.view(np.int64)
+    if not lanes:
+        return hashes.view(np.int64)
+    *first, last = lanes
+    for one in first:
+        hashes = mixed(hashes * _ODD + one)
+    cell = np.where(last < _SMALL, last, last | _NEAR)
+    place = mixed(hashes * _ODD + cell) >> np.uint64(64 - _BITS)
+    return (place & ~_NEAR | last & _NEAR).view(np.int64)
 
 
 def lanes_of(column: pa.Array, family: str) -> np.ndarray:
@@ -44,14 +56,13 @@ def lanes_of(column: pa.Array, family: str) -> np.ndarray:
 
 def bucket_of(hashes: np.ndarray, buckets: int) -> np.ndarray:
     """The bucket of each hash: buckets are equal ranges of the hash space, in order."""
-    unsigned = hashes.view(np.uint64) ^ np.uint64(1 << 63)
-    return ((unsigned >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
+    return hashes * buckets >> _BITS
 
 
 def range_of(bucket: int, buckets: int) -> tuple[int, int]:
     """The smallest and largest hash of a bucket."""
-    first, beyond = (-(-(one << 32) // buckets) for one in (bucket, bucket + 1))
-    return (first << 32) - 2**63, (beyond << 32) - 2**63 - 1
+    first, beyond = (-(-(one << _BITS) // buckets) for one in (bucket, bucket + 1))
+    return first, beyond - 1
 
 
 def _lanes(values: pa.Array) -> np.ndarray:
@@ -63,7 +74,7 @@ def _lanes(values: pa.Array) -> np.ndarray:
         words = words.reshape(-1, 4)[values.offset : values.offset + len(values)]
         lanes = np.zeros(len(values), np.uint64)
         for word in words.T:
-            lanes = _mix(lanes * _ODD + word)
+            lanes = mixed(lanes * _ODD + word)
         return lanes
     return values.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
 
@@ -97,11 +108,11 @@ def _piece_lanes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     partial = lengths % 8 > 0
     words[ends[1:][partial] - 1] &= _KEEP[lengths[partial] % 8]
     powers = np.full(int(counts.max()), _ODD).cumprod(dtype=np.uint64)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(words) * powers[place], dtype=np.uint64)])
-    return _mix(sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed(words) * powers[place], dtype=np.uint64)])
+    return mixed(sums[ends[1:]] - sums[ends[:-1]] + lengths.astype(np.uint64))
 
 
-def _mix(lanes: np.ndarray) -> np.ndarray:
+def mixed(lanes: np.ndarray) -> np.ndarray:
     """Spread every bit over the whole word (the finisher of splitmix64)."""
     lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

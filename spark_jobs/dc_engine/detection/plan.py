@@ -1,7 +1,7 @@
 """From constraints and column types to what the workers do: comparisons, blocks, indexes, groups of constraints.
 
 A *group* holds the constraints that read the same columns within the same blocks: they share an index, a shuffle and
-a read.
+a read. Groups of dependencies on the same key share an index too, which then has the columns of all of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class ConstraintPlan:
     bodies: tuple[BodyPlan, ...]
     pinned: bool = False
     """Whether its violations are only counted: of a pinned dependency one example is enough."""
+
+    @property
+    def is_dependency(self) -> bool:
+        """Whether a block has one projection where it holds: more such columns make entries wider, and hardly more."""
+        return len(self.bodies) == 1 and self.bodies[0].is_dependency
 
     def null_exclusions(self) -> list[set[str]]:
         """A row takes part in no violation when each of these sets has a column in which it is NULL."""
@@ -181,6 +186,10 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], also: It
         planned = _plan_constraint(number, constraint, names, schema)
         columns = tuple(sorted(names[name.lower()] for name in constraint.columns))
         members.setdefault((planned.rows, columns, _block_key(planned)), []).append((planned, constraint))
+    shared: dict[Names, set[str]] = {}
+    for (_, columns, (key, _)), pairs in members.items():
+        if all(one.is_dependency for one, _ in pairs):
+            shared.setdefault(key, set()).update(columns)
     groups: list[Group] = []
     for (rows, columns, (t_key, s_key)), pairs in members.items():
         classes = _order_classes([one for _, one in pairs], [one for one, _ in pairs], columns, schema)
@@ -190,9 +199,13 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], also: It
         bodies = [body for one in constraints for body in one.bodies]
         sides = ((t_key, "t"), (s_key, "s" if t_key != s_key else "t")) if rows == 2 else ()
         orders = [order_within(bodies if key else (), side, schema) for key, side in sides]
-        indexes = [IndexPlan.on(key, families, columns, by) for (key, _), by in zip(sides, orders, strict=True)]
+        stored = tuple(sorted(shared[t_key])) if all(one.is_dependency for one in constraints) else columns
+        indexes = [IndexPlan.on(key, families, stored, by) for (key, _), by in zip(sides, orders, strict=True)]
         t_index, s_index = indexes or (None, None)
         groups.append(Group(len(groups), t_index, s_index, columns, constraints, classes))
+    whole = {index.id for group in groups for index in group.indexes if index.columns == group.columns}
+    for index in {one.id: one for group in groups for one in group.indexes if one.id not in whole}.values():
+        groups.append(projections(index.key, index.columns, schema, len(groups)))  # which only writes it
     key = tuple(names[name.lower()] for name in constraint_set.key)
     if key:
         groups.append(identity_group(key, schema, len(groups)))
@@ -228,10 +241,7 @@ def projections(key: Names, columns: Names, schema: Mapping[str, str], number: i
 
 
 def _plan_constraint(
-    number: int,
-    constraint: Constraint,
-    names: Mapping[str, str],
-    schema: Mapping[str, str],
+    number: int, constraint: Constraint, names: Mapping[str, str], schema: Mapping[str, str]
 ) -> ConstraintPlan:
     for one in (predicate for body in constraint.bodies for predicate in body):
         value = one.right.value if isinstance(one.right, Constant) else None
@@ -265,10 +275,7 @@ def _pair_family(left: str, right: str, schema: Mapping[str, str]) -> str:
 
 
 def _order_classes(
-    constraints: list[Constraint],
-    plans: list[ConstraintPlan],
-    columns: tuple[str, ...],
-    schema: Mapping[str, str],
+    constraints: list[Constraint], plans: list[ConstraintPlan], columns: tuple[str, ...], schema: Mapping[str, str]
 ) -> tuple[OrderClass, ...]:
     """Which columns of a group need codes in one order, and in which family they compare."""
     leader = {column: column for column in columns}

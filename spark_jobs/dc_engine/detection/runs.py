@@ -270,7 +270,7 @@ def _write_file(
 ) -> DataFile:
     # each wanted hash costs a row group, and each row group a part of the footer: neither may be large
     row_group = min(max(len(order) // 64, 512), SIZES.run_group)
-    builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS])
+    builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS], scattered=True)
     for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
         builder.add(take(entries, order[first : first + SIZES.row_group]))
     path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"

@@ -102,11 +102,11 @@ def _first_units(plan: Plan, spread: Mapping[int, Spread]) -> dict[int, int]:
 
 
 def _writers(plan: Plan, writes: Collection[str] | None) -> dict[str, int]:
-    """The group that writes each index that is to be written."""
+    """The group that writes each index that is to be written: the first that has all of its columns."""
     writers: dict[str, int] = {}
     for group in plan.groups:
         for index in group.indexes:
-            if writes is None or index.id in writes:
+            if index.columns == group.columns and (writes is None or index.id in writes):
                 writers.setdefault(index.id, group.number)
     return writers
 

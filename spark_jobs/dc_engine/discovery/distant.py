@@ -16,7 +16,7 @@ import pyarrow as pa
 from dc_engine.detection.codes import whole
 from dc_engine.detection.documents import Brought, Document, Failed, as_batch, failed, from_text
 from dc_engine.detection.fetched import Columns, Measured
-from dc_engine.detection.hashing import combined
+from dc_engine.detection.hashing import mixed
 from dc_engine.detection.rows import ROW_ID, is_in
 from dc_engine.errors import DcError
 from dc_engine.sizes import SIZES
@@ -104,7 +104,7 @@ class Bring:
     def _chosen(self, ids: np.ndarray) -> np.ndarray:
         if self.ids is not None:
             return is_in(ids, self.ids)
-        return combined([ids.view(np.uint64)], len(ids)) % self.every == 0
+        return mixed(ids.view(np.uint64)).view(np.int64) % self.every == 0
 
 
 def _stream(tables: Sequence[pa.Table]) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import take, whole
-from dc_engine.detection.hashing import bucket_of
 from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, take_rows
@@ -151,7 +150,7 @@ class _GatherRules:
             ranges[message.unit].append((message.number, message.table))
         for one in sorted(ranges):
             rows = self._rows(sorted(ranges.pop(one), key=lambda part: part[0]))
-            tasks = bucket_of(rows.column(ROW_HASH).to_numpy(), self.tasks)
+            tasks = rows.column(ROW_HASH).to_numpy() % self.tasks
             for task in np.unique(tasks).tolist():
                 yield send(task, "rows", rows.filter(pa.array(tasks == task)))
 

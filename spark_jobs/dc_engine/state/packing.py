@@ -36,10 +36,15 @@ def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> 
 
 
 class Builder:
-    """A Parquet file that grows in memory, row group by row group; ``delta`` names columns of growing numbers."""
+    """A Parquet file that grows in memory, row group by row group; ``delta`` names columns of growing numbers.
 
-    def __init__(self, schema: pa.Schema, *, row_group: int | None = None, delta: Sequence[str] = ()) -> None:
-        self._schema, self._delta = schema, delta
+    Texts that are ``scattered``, so that none is like the one before, take fewer bytes with their lengths apart.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, *, row_group: int | None = None, delta: Sequence[str] = (), scattered: bool = False
+    ) -> None:
+        self._schema, self._delta, self._scattered = schema, delta, scattered
         self._buffer = io.BytesIO()
         self._row_group = row_group or SIZES.row_group
         self._groups: dict[str, list[int | None]] = {name: [] for name in ("rows", "min", "max")}
@@ -54,13 +59,15 @@ class Builder:
         once = {leaf for leaf, times in Counter(leaves).items() if times == 1}  # not both a.b and a part b of a
         various = {name for name in once - numbers if _is_various(first, name)}
         numbers |= {name for name in various if _is_whole(first.schema.field(name).type)}
+        texts = {name for name in various if self._scattered and _is_text(first.schema.field(name).type)}
+        encodings = dict.fromkeys(numbers, "DELTA_BINARY_PACKED") | dict.fromkeys(texts, "DELTA_LENGTH_BYTE_ARRAY")
         return pq.ParquetWriter(
             self._buffer,
             self._schema,
             compression="zstd",
             compression_level=1,
             use_dictionary=[leaf for leaf in leaves if leaf not in numbers | various],
-            column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+            column_encoding=encodings,
             write_page_checksum=True,
             write_statistics=leaves[:1],  # nobody asks for others, and they make footers twice as long
         )
@@ -146,6 +153,11 @@ def _is_whole(type_: pa.DataType) -> bool:
     """Whether Parquet has whole numbers for the values of a type."""
     is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
     return pa.types.is_integer(type_) or is_time
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Whether Parquet has bytes of any length for the values of a type."""
+    return pa.types.is_string(type_) or pa.types.is_binary(type_)
 
 
 def _width(arrow_type: pa.DataType) -> int:
