@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -65,8 +67,13 @@ class RunsMerge:
     def _piece(self, storage: Storage, within: tuple[int, int]) -> pa.Table:
         """What the entries of a part add up to: equal projections have equal hashes, so they are in the same part."""
         columns = [HASH, *self.index.columns, ROW_IDS]
-        found = find_entries(storage, self.files, columns, within=within).entries
-        return merge_entries(self, found) if found.num_columns else found
+        found = find_entries(storage, self.files, columns, within=within)
+        entries = found.entries
+        if not entries.num_columns:
+            return entries
+        alone = _alone(entries, found.file)
+        kept = entries.filter(pa.array(alone)).select([*columns[:-1], ROWS, ROW_IDS])
+        return pa.concat_tables([kept, merge_entries(self, entries.filter(pa.array(~alone)))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +116,41 @@ def small_runs(files: Sequence[DataFile]) -> list[DataFile]:
     Too many: that hold the same hash, or that are small, whatever they hold. What is left is opened by every gate from
     now on, so it is better to merge a large one a little too often.
     """
+    if depth(files) > SIZES.runs:
+        runs = _whole_runs(files)
+    elif sum(map(is_small, files)) > 2 * SIZES.runs:
+        runs = [[file] for file in files if is_small(file)]
+    else:
+        return []
     chosen: list[DataFile] = []
-    if depth(files) <= SIZES.runs and sum(is_small(file) for file in files) <= 2 * SIZES.runs:
-        return chosen
-    size = 0
-    for file in sorted(files, key=lambda one: one.size):  # a few entries may have the ids of many rows
-        if len(chosen) >= SIZES.merged_at_once or (len(chosen) >= max(SIZES.runs // 2, 2) and file.size > _FAR * size):
+    merged, size = 0, 0
+    sizes = [sum(file.size for file in run) for run in runs]  # a few entries may have the ids of many rows
+    for own, run in sorted(zip(sizes, runs, strict=True), key=lambda one: one[0]):
+        if len(chosen) >= SIZES.merged_at_once or (merged >= max(SIZES.runs // 2, 2) and own > _FAR * size):
             break
-        chosen.append(file)
-        size += file.size
+        chosen += run
+        merged, size = merged + 1, size + own
     return chosen if len(chosen) > 1 else []
+
+
+def _whole_runs(files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Files with those that they are pieces of one run with: no two of them can hold the same hash.
+
+    A piece of a large load is no larger than some small loads together, and would be merged with them, and so would all
+    the others, if each were looked at by itself.
+    """
+    runs: list[list[tuple[int, int, DataFile]]] = []
+    for file in sorted(files, key=lambda one: -one.size):
+        low, high = file.bounds or (0, 0)
+        for run in runs:
+            place = bisect_left(run, low, key=itemgetter(0))
+            if (not place or run[place - 1][1] < low) and (place == len(run) or run[place][0] > high):
+                break
+        else:
+            run, place = [], 0
+            runs.append(run)
+        run.insert(place, (low, high, file))
+    return [[file for _, _, file in run] for run in runs]
 
 
 def is_small(file: DataFile) -> bool:
@@ -172,6 +204,22 @@ class Compact:
                     yield as_batch([Written(file) for file in self.merges[number].run(self.storage)])
                 except DcError as error:
                     yield as_batch([failed(error)])
+
+
+def _alone(entries: pa.Table, files: np.ndarray) -> np.ndarray:
+    """Which entries stay as they are: no other file has their hash, and no entry of it takes rows away.
+
+    They are most where files of a large load are merged, each with its own range of hashes, or a small run with a large
+    one; to add up their row ids would take ten times as long.
+    """
+    hashes = whole(entries.column(HASH)).to_numpy()
+    order = np.argsort(hashes, kind="stable")
+    starts = np.flatnonzero(np.diff(hashes[order], prepend=-1))
+    first, last = (one.reduceat(files[order], starts) for one in (np.minimum, np.maximum))
+    adds = np.minimum.reduceat(whole(entries.column(ROWS)).to_numpy()[order], starts) > 0
+    alone = np.empty(len(hashes), bool)
+    alone[order] = np.repeat((first == last) & adds, np.diff(np.append(starts, len(hashes))))
+    return alone
 
 
 def merge_entries(merge: RunsMerge, entries: pa.Table) -> pa.Table:
