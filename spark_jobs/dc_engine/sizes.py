@@ -119,6 +119,8 @@ class Sizes:
     row_group: int = 16_384
     run_group: int = 4_096
     """The most entries in a row group of a run: for each wanted hash a whole one is read."""
+    ordered_group: int = 1_024
+    """The same in an index without a key: each row of a load reads the one in which it lies."""
     staged_group: int = 65_536
     group_bytes: int = 8 * 2**20
     """The most memory that a row group takes."""

@@ -18,8 +18,10 @@ from dc_engine.constraints.model import ConstraintSet, microseconds
 from dc_engine.detection import hashing
 from dc_engine.detection.documents import Failed, from_text
 from dc_engine.detection.encode import Spread
+from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import make_plan
 from dc_engine.detection.rows import take_rows
+from dc_engine.detection.runs import Runs
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.staging import SALT, Staged, gather, stage_rows
 from dc_engine.detection.steps import Encode, Probe, ReportStep
@@ -121,7 +123,12 @@ class Engine:
 
     def _forced(self, number: int) -> Spread:
         indexes = self.plan.groups[number].indexes
-        return Spread(1, self.units) if indexes and not indexes[0].key else Spread(self.units, 1)
+        if not indexes or indexes[0].key:
+            return Spread(self.units)
+        files = self.index_files.get(indexes[0].id, ())
+        if indexes[0].ordered and files:
+            return Spread(1, Runs(self.storage, files).ranges(self.units))
+        return Spread(1, tuple(range_of(one, self.units) for one in range(self.units)))
 
 
 def _parts(rows: pa.Table) -> list[pa.Table]:

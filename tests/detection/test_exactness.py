@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_engine.constraints.model import Constraint, ConstraintSet
+from dc_engine.constraints.contradiction import contradiction
+from dc_engine.constraints.model import Column, Constraint, ConstraintSet, Op, Predicate
+from dc_engine.constraints.normalise import normalise
 from dc_engine.constraints.parser import parse_body
 from dc_engine.detection.plan import make_plan
 from dc_engine.detection.rows import LOAD_BITS
@@ -92,6 +94,30 @@ def test_a_rule_that_asks_for_more_than_a_dependency_has_an_index_of_its_own() -
     rules = tuple(Constraint(f"rule {n}", "deny", (parse_body(body),)) for n, body in enumerate(bodies))
     indexes = make_plan(ConstraintSet("made_up", (), rules), dict.fromkeys("kabc", "int")).indexes.values()
     assert sorted(index.columns for index in indexes) == [("a", "b", "k"), ("a", "c", "k")]
+
+
+@st.composite
+def without_equality(draw: st.DrawFn) -> Case:
+    """Rules of inequalities between rows, on columns of any kind: one block each, stored in the order of a column."""
+    kind = st.sampled_from([one for one in KINDS if "<" not in one.spark])
+    kinds = {"c0": draw(kind), "c1": draw(kind)}
+    kinds |= {"c2": kinds["c0"]}
+    pair = st.sampled_from([("c0", "c0"), ("c0", "c0"), ("c1", "c1"), ("c1", "c1"), ("c0", "c2"), ("c2", "c0")])
+    ops = st.sampled_from([Op.LT, Op.LE, Op.GT, Op.GE, Op.GT, Op.LT, Op.NE])
+    predicate = st.builds(lambda op, names: Predicate(Column("t", names[0]), op, Column("s", names[1])), ops, pair)
+    body = st.lists(predicate, min_size=1, max_size=3).map(tuple).filter(lambda one: contradiction(one) is None)
+    bodies = draw(st.lists(body, min_size=1, max_size=2))
+    rules = tuple(Constraint(f"rule {n}", "deny", (normalise(one),)) for n, one in enumerate(bodies))
+    values = {name: st.sampled_from([*one.values, None]) for name, one in kinds.items()}
+    return Case(kinds, rules, tuple(draw(st.lists(st.lists(st.fixed_dictionaries(values), max_size=12), max_size=4))))
+
+
+@given(case=without_equality(), group=st.integers(1, 3), chance=st.randoms(use_true_random=False))
+def test_so_do_those_of_rules_without_equality_however_their_index_is_cut(
+    case: Case, group: int, chance: random.Random
+) -> None:
+    with other_sizes(screened_entries=0, ordered_group=group, run_bytes=150, share_entries=5):
+        _check(case, 1, chance)
 
 
 def _check(case: Case, units: int, chance: random.Random) -> None:

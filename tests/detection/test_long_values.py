@@ -68,14 +68,15 @@ def test_units_and_tasks_are_cut_by_bytes() -> None:
     storage = Storage("memory://long/units")
     file = stored(storage, texts(20_000))
     plan = make_plan(load_constraints(RULES), {"text": "string", "x": "bigint"})
-    files = {index.id: (file,) for group in plan.groups for index in group.indexes if not index.key}
+    halves = tuple(replace(file, bounds=(low, low + 9)) for low in (0, 5))
+    files = {index.id: halves for group in plan.groups for index in group.indexes if not index.key}
     with (
-        other_sizes(unit_bytes=2**20, share_bytes=10 * 2**20, probe_bytes=2 * 2**20),
+        other_sizes(unit_bytes=2**20, share_bytes=20 * 2**20, probe_bytes=2 * 2**20),
     ):
         work = make_work(storage, plan, 2, files, None, inserts=[file])
     cut = [work.spread[group.number] for group in plan.groups if group.indexes]
     assert max(one.buckets for one in cut) == 20
-    assert max(one.shares for one in cut) == 2
+    assert max(len(one.shares) for one in cut) == 2
     assert work.probe_tasks == 20
 
 

@@ -73,7 +73,7 @@ def seen(kinds: dict[str, Kind], rule: Constraint, old: Rows, new: Rows, *, stor
             0, order_numbers(whole(entries.column(group.indexes[0].then_by[0])), group.indexes[0].then_by[1])[0]
         )
     entries = entries.take(pa.array(np.lexsort(order)))
-    screen = Screen(rows, Questions.of(bodies, group.classes, in_blocks=bool(group.indexes[0].key)))
+    screen = Screen.of(rows, Questions.of(bodies, group.classes, in_blocks=bool(group.indexes[0].key)))
     for part in np.array_split(np.arange(entries.num_rows), parts):
         screen.look_at(screen.questions.made(entries.take(pa.array(part))))
     return screen.may_violate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +23,7 @@ from dc_engine.detection.rows import ROW_ID, take_rows, write_rows
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.errors import StateError
 from dc_engine.sizes import other_sizes
-from dc_engine.state.files import FileKind
+from dc_engine.state.files import FileKind, data_file
 from dc_engine.state.packing import parquet_bytes
 from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.storage import Storage
@@ -149,3 +150,34 @@ def test_rows_are_taken_from_any_row_groups_of_any_files(wanted: set[int], porti
     assert taken.num_columns == (3 if wanted else 0)
     if wanted:
         assert taken.select(rows.column_names).equals(rows.take(pa.array(sorted(wanted))))
+
+
+def test_a_long_footer_is_read_from_a_copy_of_a_fraction_of_its_bytes_which_is_checked(tmp_path: Path, monkeypatch):
+    table = pa.table({name: np.arange(20_000) * 7 for name in "abcdef"})
+    storage, read = Storage(str(tmp_path)), []
+    data = parquet_bytes(table, row_group=64)
+    file = store_parquet(storage, "x.parquet", data, kind=FileKind.ROWS, load=1, rows=20_000)
+    assert file.packed is not None
+    assert pq.read_table(tmp_path / "x.parquet").equals(table)
+    part = Storage.read_part
+
+    def read_part(self: Storage, path: str, start: int, end: int) -> bytes:
+        read.append(end - start)
+        return part(self, path, start, end)
+
+    monkeypatch.setattr(Storage, "read_part", read_part)
+    reader = Reader(storage, file)
+    assert sum(read) < file.packed[2] // 3
+    assert reader.read(range(len(reader.group_starts) - 1), ["c"]).equals(table.select(["c"]))
+    whole = (tmp_path / "x.parquet").read_bytes()
+    start, length, _ = file.packed
+    for place in (start, start + 5, start + length // 2, start + length - 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 4
+        (tmp_path / "x.parquet").write_bytes(damaged)
+        with pytest.raises(StateError, match="its footer was altered"):
+            Reader(storage, file)
+    (tmp_path / "x.parquet").write_bytes(whole[: start + 10])
+    with pytest.raises(StateError, match="its footer was altered"):
+        Reader(storage, file)
+    assert data_file(json.loads(json.dumps(file.to_dict()))) == file

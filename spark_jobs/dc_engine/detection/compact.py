@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +15,11 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.documents import Written, as_batch, failed
-from dc_engine.detection.hashing import range_of
+from dc_engine.detection.hashing import Bounds, range_of
 from dc_engine.detection.plan import IndexPlan, Plan
 from dc_engine.detection.resolve import added_up, identity_codes, store_lines
 from dc_engine.detection.rows import ROW_ID, read_rows, write_rows
-from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
+from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Runs, write_run
 from dc_engine.errors import DcError
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
@@ -44,30 +43,33 @@ class Merge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunsMerge:
-    """The entries of some runs of an index in a range of hashes."""
+    """The entries of some runs of an index in some ranges of hashes."""
 
     index: IndexPlan
     families: tuple[str, ...]
     """In which family each column of the index compares."""
     files: tuple[DataFile, ...]
-    within: tuple[int, int]
+    task: int = 0
+    tasks: int = 1
+    """Which of how many parts of the entries this merges."""
 
     def run(self, storage: Storage) -> list[DataFile]:
         """See ``Merge``."""
-        pieces = [piece for piece in map(partial(self._piece, storage), self._ranges()) if piece.num_rows]
+        runs = Runs(storage, self.files)
+        pieces = [piece for piece in map(partial(self._piece, runs), self._ranges(runs)) if piece.num_rows]
         return write_run(storage, self.index, 0, pa.concat_tables(pieces)) if pieces else []
 
-    def _ranges(self) -> Iterator[tuple[int, int]]:
-        """The range of hashes in parts of a bounded number of entries, if hashes are spread evenly."""
-        low, high = self.within
-        cuts = math.ceil(sum(file.rows for file in self.files) / SIZES.merged_piece)
-        ends = [low + (high - low + 1) * cut // cuts for cut in range(cuts + 1)]
-        return ((first, end - 1) for first, end in itertools.pairwise(ends))
+    def _ranges(self, runs: Runs) -> Sequence[Bounds]:
+        """The ranges of hashes that are ours, each of a bounded number of entries. All tasks find the same ones."""
+        count = math.ceil(runs.entries / SIZES.merged_piece / self.tasks) * self.tasks
+        every = runs.ranges(count) if self.index.ordered else [range_of(one, count) for one in range(count)]
+        first, end = (len(every) * task // self.tasks for task in (self.task, self.task + 1))
+        return every[first:end]
 
-    def _piece(self, storage: Storage, within: tuple[int, int]) -> pa.Table:
+    def _piece(self, runs: Runs, within: Bounds) -> pa.Table:
         """What the entries of a part add up to: equal projections have equal hashes, so they are in the same part."""
         columns = [HASH, *self.index.columns, ROW_IDS]
-        found = find_entries(storage, self.files, columns, within=within)
+        found = runs.find(columns, None, within)
         entries = found.entries
         if not entries.num_columns:
             return entries
@@ -187,7 +189,7 @@ def merges_of(plan: Plan, index: IndexPlan, files: Sequence[DataFile]) -> list[R
     families = plan.families_of(index)
     rows, size = sum(file.rows for file in files), sum(file.size for file in files)
     tasks = math.ceil(max(rows / SIZES.merged_entries, size / SIZES.merged_bytes, 1))
-    return [RunsMerge(index, families, tuple(files), range_of(task, tasks)) for task in range(tasks if files else 0)]
+    return [RunsMerge(index, families, tuple(files), task, tasks) for task in range(tasks if files else 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ def _alone(entries: pa.Table, files: np.ndarray) -> np.ndarray:
     """
     hashes = whole(entries.column(HASH)).to_numpy()
     order = np.argsort(hashes, kind="stable")
-    starts = np.flatnonzero(np.diff(hashes[order], prepend=-1))
+    starts = np.flatnonzero(np.append(True, np.diff(hashes[order]) != 0))
     first, last = (one.reduceat(files[order], starts) for one in (np.minimum, np.maximum))
     adds = np.minimum.reduceat(whole(entries.column(ROWS)).to_numpy()[order], starts) > 0
     alone = np.empty(len(hashes), bool)

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.frames import make_frames
-from dc_engine.detection.hashing import bucket_of, combined, lanes_of
+from dc_engine.detection.hashing import Bounds, bucket_of, combined, lanes_of, range_of
+from dc_engine.detection.order import TIES, places
 from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.detection.runs import HASH
@@ -36,13 +37,13 @@ class Spread:
 
     buckets: int
     """How many ranges of the hash space its rows are divided into."""
-    shares: int
-    """How many probes share the entries of an index without a key; each of them gets all rows of the load."""
+    shares: tuple[Bounds, ...] = (range_of(0, 1),)
+    """Ranges of the entries of an index without a key, one for each probe, which gets all rows of the load."""
 
     @property
     def units(self) -> int:
         """How many probes there are."""
-        return self.buckets * self.shares
+        return self.buckets * len(self.shares)
 
 
 def together(plan: Plan) -> dict[int, list[Group]]:
@@ -112,13 +113,20 @@ def _cut(
 
 
 def with_hash(index: IndexPlan, rows: pa.Table, lanes: Lanes | None = None) -> tuple[pa.Table, np.ndarray]:
-    """Rows with the hash under which an index has them, and the hashes; ``lanes`` keeps what other indexes need too."""
+    """Rows with the hash under which an index has them, and the hashes; ``lanes`` keeps what other indexes need too.
+
+    In an ordered index it is the place of a value, and only its last bits are those of a hash: equal projections have
+    the same, and those that share a value can still be cut into ranges.
+    """
     known = {} if lanes is None else lanes
     columns = list(zip(index.hashed, index.families, strict=True))
     for name, family in columns:
         if (name, family) not in known:
             known[name, family] = lanes_of(whole(rows.column(name)), family)
     hashes = combined([known[column] for column in columns], rows.num_rows)
+    if index.ordered:
+        name, family = index.then_by or ("", "")
+        hashes = places(whole(rows.column(name)), family) | (hashes & TIES)
     return rows.add_column(0, HASH, pa.array(hashes)), hashes
 
 

@@ -9,6 +9,7 @@ The function is part of the state format (``docs/state-format.md``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ import pyarrow as pa
 from dc_engine.detection.codes import comparable
 from dc_engine.sizes import SIZES
 
+Bounds = tuple[int, int]
+"""The smallest and the largest of some hashes."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL_LANE = np.uint64(0x5851F42D4C957F2D)
 _BITS = 32
@@ -59,10 +62,21 @@ def bucket_of(hashes: np.ndarray, buckets: int) -> np.ndarray:
     return hashes * buckets >> _BITS
 
 
-def range_of(bucket: int, buckets: int) -> tuple[int, int]:
+def range_of(bucket: int, buckets: int) -> Bounds:
     """The smallest and largest hash of a bucket."""
     first, beyond = (-(-(one << _BITS) // buckets) for one in (bucket, bucket + 1))
     return first, beyond - 1
+
+
+def even_ranges(lows: np.ndarray, entries: np.ndarray, parts: int) -> tuple[Bounds, ...]:
+    """Ranges of all numbers with about as many entries each, from parts that begin at ``lows``; fewer if many do."""
+    low, high = -(2**63), 2**63 - 1
+    order = np.argsort(lows, kind="stable")
+    sums = np.cumsum(entries[order])
+    wanted = np.arange(1, parts) * (int(sums[-1]) / parts) if len(sums) else np.zeros(0)
+    starts = np.unique(lows[order][np.searchsorted(sums, wanted, side="right")])
+    edges = [low, *(one for one in starts.tolist() if one > low), high + 1]
+    return tuple((first, end - 1) for first, end in pairwise(edges))
 
 
 def _lanes(values: pa.Array) -> np.ndarray:

@@ -11,10 +11,11 @@ import pyarrow as pa
 from dc_engine.detection.bodies import BodyPlan
 from dc_engine.detection.codes import ranges, whole
 from dc_engine.detection.consumers import consumers_of
-from dc_engine.detection.hashing import range_of
+from dc_engine.detection.hashing import Bounds
+from dc_engine.detection.partners import Partners
 from dc_engine.detection.plan import Group, IndexPlan
 from dc_engine.detection.rows import ROW_ID, is_in
-from dc_engine.detection.runs import HASH, ROWS, Bounds, Found, Runs
+from dc_engine.detection.runs import HASH, ROWS, Found, Runs
 from dc_engine.detection.screen import Questions, Screen, can_screen
 from dc_engine.detection.work import Work
 from dc_engine.sizes import SIZES
@@ -76,24 +77,49 @@ def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.T
     """The old entries that some of the rows that ask, in their blocks, may violate with."""
     runs = Runs(work.storage, work.index_files.get(index.id, ()), keep=True)
     rows = asking.filter(pa.array(_asks(work, group, asking)))
-    within = None if index.key else range_of(unit, work.spread[group.number].shares)
-    met = runs.entries or lines.rows.num_rows  # a first load meets nothing
-    wanted = np.unique(whole(rows.column(HASH)).to_numpy()[: None if met else 0]) if index.key else None
-    hashes = whole(lines.rows.column(HASH)).to_numpy()
     bodies = _bodies(work, group, index)
-    if runs.entries >= SIZES.screened_entries and can_screen(bodies, group.classes):
-        screen = Screen(rows, Questions.of(bodies, group.classes, in_blocks=wanted is not None))
-        wanted, within = _left(screen, rows, hashes[lines.weights > 0], runs, wanted, within)
-    found = runs.find(group.columns, wanted, within)
-    if wanted is not None:
-        near = is_in(hashes, wanted)
+    if runs.entries < SIZES.screened_entries or not can_screen(bodies, group.classes):
+        bodies = []
+    if index.key:
+        found, near = _in_blocks(runs, group, rows, lines, bodies)
     else:
-        assert within is not None
-        near = (hashes >= within[0]) & (hashes <= within[1])
+        within = work.spread[group.number].shares[unit]
+        found, near = _in_share(runs, group, rows, lines, bodies, within)
     mine = lines.rows.filter(pa.array(near)).append_column(ROWS, pa.array(lines.weights[near], pa.int64()))
     entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
     table = pa.concat_tables(one.select([*group.columns, ROWS]) for one in (entries, mine))
     return Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
+
+
+def _in_blocks(
+    runs: Runs, group: Group, rows: pa.Table, lines: Lines, bodies: Sequence[BodyPlan]
+) -> tuple[Found, np.ndarray]:
+    """The entries in the blocks of some rows, and which lines are in them; without those that a screen clears."""
+    hashes, added = (whole(one.column(HASH)).to_numpy() for one in (rows, lines.rows))
+    met = runs.entries or len(added)  # a first load meets nothing
+    wanted = np.unique(hashes[: None if met else 0])
+    if bodies:
+        screen = Screen.of(rows, Questions.of(bodies, group.classes, in_blocks=True))
+        for stairs in runs.look_at(screen.questions, wanted):
+            screen.look_at(stairs)
+            if screen.may_violate.all():
+                break
+        # rows that come before are in no run yet
+        wanted = np.unique(hashes[screen.may_violate | is_in(hashes, np.unique(added[lines.weights > 0]))])
+    return runs.find(group.columns, wanted, None), is_in(added, wanted)
+
+
+def _in_share(
+    runs: Runs, group: Group, rows: pa.Table, lines: Lines, bodies: Sequence[BodyPlan], within: Bounds
+) -> tuple[Found, np.ndarray]:
+    """The entries in a share of an index without a key, and which lines are in it, as far as rows can violate."""
+    hashes = whole(lines.rows.column(HASH)).to_numpy()
+    near = (hashes >= within[0]) & (hashes <= within[1])
+    if not bodies:
+        return runs.find(group.columns, None, within), near
+    index = group.indexes[0]
+    partners = Partners(rows, bodies, group.classes, dict(zip(index.columns, index.families, strict=True)))
+    return runs.find_partners(group.columns, partners, within), near & partners.among(lines.rows)
 
 
 def _asks(work: Work, group: Group, rows: pa.Table) -> np.ndarray:
@@ -114,24 +140,3 @@ def _bodies(work: Work, group: Group, index: IndexPlan) -> list[BodyPlan]:
             turned = (body.swapped,) if index == group.t_index else (body,)
             found += turned if group.two_sided else (body, body.swapped)
     return list(dict.fromkeys(found))
-
-
-def _left(
-    screen: Screen,
-    rows: pa.Table,
-    added: np.ndarray,
-    runs: Runs,
-    wanted: np.ndarray | None,
-    within: Bounds | None,
-) -> tuple[np.ndarray | None, Bounds | None]:
-    """What is left to look up after the screen; ``added`` are the hashes of rows that no run has yet."""
-    for stairs in runs.look_at(screen.questions, wanted, within):
-        screen.look_at(stairs)
-        if screen.may_violate.all():
-            break
-    if wanted is not None:
-        hashes = whole(rows.column(HASH)).to_numpy()
-        return np.unique(hashes[screen.may_violate | is_in(hashes, np.unique(added))]), None
-    if len(added) or screen.may_violate.any():
-        return None, within
-    return np.zeros(0, np.int64), None

@@ -48,7 +48,10 @@ ROW_HASH = "_dc_row_hash"
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The stored projections on some columns, ordered by a hash of the key columns (without a key, of all columns)."""
+    """The stored projections on some columns, ordered by a hash of the key columns.
+
+    Without a key they are in the order of a column that rules compare by order, or if there is none of a hash of all.
+    """
 
     key: tuple[str, ...]
     families: tuple[str, ...]
@@ -56,13 +59,19 @@ class IndexPlan:
     columns: tuple[str, ...]
     id: str
     then_by: tuple[str, str] | None = field(default=None, compare=False)
-    """A column that orders the entries of one hash, and its family: for speed alone, nothing relies on it."""
+    """A column that rules compare by order, and its family. With a key it orders the entries of one hash."""
 
     @staticmethod
     def on(key: Names, families: Names, columns: Names, then_by: tuple[str, str] | None = None) -> IndexPlan:
         """The index on these columns; its id is the same whichever constraints use it."""
-        text = repr((key, tuple(map(str, families)), columns))
+        by = () if key or then_by is None else (then_by[0],)
+        text = repr((key, tuple(map(str, families)), columns, *by))
         return IndexPlan(key, families, columns, hashlib.sha256(text.encode()).hexdigest()[:16], then_by)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether entries lie in the order of a column, and not of a hash."""
+        return not self.key and self.then_by is not None
 
     @property
     def hashed(self) -> tuple[str, ...]:
@@ -198,7 +207,7 @@ def make_plan(constraint_set: ConstraintSet, schema: Mapping[str, str], also: It
         constraints = tuple(one for one, _ in pairs)
         bodies = [body for one in constraints for body in one.bodies]
         sides = ((t_key, "t"), (s_key, "s" if t_key != s_key else "t")) if rows == 2 else ()
-        orders = [order_within(bodies if key else (), side, schema) for key, side in sides]
+        orders = [order_within(bodies, side, schema) for _, side in sides]
         stored = tuple(sorted(shared[t_key])) if all(one.is_dependency for one in constraints) else columns
         indexes = [IndexPlan.on(key, families, stored, by) for (key, _), by in zip(sides, orders, strict=True)]
         t_index, s_index = indexes or (None, None)

@@ -4,20 +4,25 @@ An entry is one projection: its values, how many rows carry it, and their ids; w
 rows away. The index is the sum of its runs. Entries are ordered by the hash of the key columns in small row groups, so
 that a probe opens only the files and row groups that can hold a wanted hash, and first reads only their hashes. Within
 a hash they are ordered by a column that rules compare by order, for the screen (``screen.py``).
+
+Without a key, that column alone orders them, and the footer says for each row group from where to where the numbers of
+its columns go: a probe reads those that can hold something that violates with a row of the load (``partners.py``).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.codes import ranges, take, whole
-from dc_engine.detection.order import order_numbers
+from dc_engine.detection.hashing import Bounds, even_ranges
+from dc_engine.detection.order import order_numbers, zones_of
 from dc_engine.detection.plan import IndexPlan
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
@@ -26,9 +31,10 @@ from dc_engine.state.parquet import Reader, store_parquet
 from dc_engine.state.parts import made_of_each
 from dc_engine.state.storage import Storage
 
+if TYPE_CHECKING:
+    from dc_engine.detection.partners import Partners
+
 HASH, ROWS, ROW_IDS = "_dc_hash", "_dc_rows", "_dc_row_ids"
-Bounds = tuple[int, int]
-"""The smallest and the largest of some hashes."""
 
 
 class HasSize(Protocol):
@@ -108,10 +114,10 @@ class Runs:
         """How many entries there are in all."""
         return sum(file.rows for file in self._files)
 
-    def look_at(self, look: Look[Made], wanted: np.ndarray | None, within: Bounds | None) -> Iterator[Sequence[Made]]:
+    def look_at(self, look: Look[Made], wanted: np.ndarray) -> Iterator[Sequence[Made]]:
         """What a look makes of the entries in row groups that can have a wanted hash, some at a time."""
         size = 0
-        for _, reader, candidates in self._candidates(wanted, within):
+        for _, reader, candidates in self._candidates(wanted, None):
             for groups in reader.portions(candidates):
                 yield self._made(reader, groups, look, wanted)
             size += reader.size
@@ -119,24 +125,56 @@ class Runs:
                 reader.forget()
 
     @staticmethod
-    def _made(reader: Reader, groups: np.ndarray, look: Look[Made], wanted: np.ndarray | None) -> Sequence[Made]:
+    def _made(reader: Reader, groups: np.ndarray, look: Look[Made], wanted: np.ndarray) -> Sequence[Made]:
         """It stays in memory if it is made of consecutive row groups, as for a load that has rows in most blocks."""
         columns = [HASH, *look.columns]
         if reader.keeps and groups[-1] - groups[0] < len(groups):
             return reader.made(groups, columns, look, look.made, lambda made: sum(one.nbytes for one in made))
         entries = reader.read(groups, columns)
-        places = None if wanted is None else rows_of(whole(entries.column(HASH)).to_numpy(), wanted)[1]
-        return look.made(entries if places is None or len(places) == entries.num_rows else take(entries, places))
+        places = rows_of(whole(entries.column(HASH)).to_numpy(), wanted)[1]
+        return look.made(entries if len(places) == entries.num_rows else take(entries, places))
+
+    def ranges(self, count: int) -> tuple[Bounds, ...]:
+        """Ranges of hashes with about as many entries each, as far as row groups tell."""
+        bounds = [(reader.bounds[:, 0], np.diff(reader.group_starts)) for _, reader, _ in self._candidates(None, None)]
+        lows, entries = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
+        return even_ranges(lows, entries, count)
 
     def find(
         self, columns: Sequence[str], wanted: np.ndarray | None, within: Bounds | None, *, threads: bool = False
     ) -> Found:
         """The entries whose hash is one of those wanted (sorted), or lies within some bounds."""
 
-        def hits(candidate: tuple[int, Reader, np.ndarray]) -> list[tuple[pa.Table, np.ndarray, np.ndarray]]:
-            return list(_hits(*candidate, [*columns, ROWS], wanted, within))
+        def wanted_rows(reader: Reader, groups: np.ndarray) -> Chosen:
+            return _wanted_rows(reader, groups, wanted, within)
 
-        candidates = self._candidates(wanted, within)
+        return self._find(columns, self._candidates(wanted, within), wanted_rows, threads=threads)
+
+    def find_partners(self, columns: Sequence[str], partners: Partners, within: Bounds) -> Found:
+        """The entries within some bounds that may violate with some rows: of most row groups nothing is read."""
+
+        def partners_in(reader: Reader, groups: np.ndarray) -> Chosen:
+            return _partners_in(reader, groups, partners, within)
+
+        near = (
+            (number, reader, groups[partners.may_be_in(reader.zones, len(reader.bounds))[groups]])
+            for number, reader, groups in self._candidates(None, within)
+        )
+        return self._find(columns, near, partners_in)
+
+    def _find(
+        self,
+        columns: Sequence[str],
+        candidates: Iterable[tuple[int, Reader, np.ndarray]],
+        choose: Callable[[Reader, np.ndarray], Chosen],
+        *,
+        threads: bool = False,
+    ) -> Found:
+        """The entries that are chosen in row groups of some files."""
+
+        def hits(candidate: tuple[int, Reader, np.ndarray]) -> list[tuple[pa.Table, np.ndarray, np.ndarray]]:
+            return list(_hits(*candidate, [*columns, ROWS], choose))
+
         found = [hit for some in made_of_each(hits, candidates, threads=threads) for hit in some]
         if not found:
             empty = np.zeros(0, np.int64)
@@ -175,13 +213,12 @@ def _hits(
     reader: Reader,
     candidates: np.ndarray,
     columns: Sequence[str],
-    wanted: np.ndarray | None,
-    within: Bounds | None,
+    choose: Callable[[Reader, np.ndarray], Chosen],
 ) -> Iterator[tuple[pa.Table, np.ndarray, np.ndarray]]:
-    """The wanted entries in some row groups of a file: their columns, the file's number, where they are in it."""
+    """The chosen entries in some row groups of a file: their columns, the file's number, where they are in it."""
     starts = reader.group_starts
     for portion in reader.portions(candidates):
-        groups, chosen = _wanted_rows(reader, portion, wanted, within)
+        groups, chosen = choose(reader, portion)
         if not len(chosen):
             continue
         table = reader.read(groups, columns)
@@ -212,9 +249,11 @@ def _candidates(reader: Reader, wanted: np.ndarray | None, within: Bounds | None
     return np.arange(len(bounds))
 
 
-def _wanted_rows(
-    reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: Bounds | None
-) -> tuple[np.ndarray, np.ndarray]:
+Chosen = tuple[np.ndarray, np.ndarray]
+"""Row groups, and places in what is read of all of them."""
+
+
+def _wanted_rows(reader: Reader, candidates: np.ndarray, wanted: np.ndarray | None, within: Bounds | None) -> Chosen:
     """The row groups to read, of some, and which of their rows are wanted."""
     sizes = np.diff(reader.group_starts)[candidates]
     if wanted is None and within is None:
@@ -225,6 +264,21 @@ def _wanted_rows(
         hits = np.arange(np.searchsorted(hashes, within[0]), np.searchsorted(hashes, within[1], side="right"))
     else:
         hits = rows_of(hashes, wanted)[1]
+    return _without_others(candidates, sizes, hits)
+
+
+def _partners_in(reader: Reader, candidates: np.ndarray, partners: Partners, within: Bounds) -> Chosen:
+    """The row groups to read, of some, and which of their rows may violate with some others."""
+    chosen = partners.among(reader.read(candidates, partners.columns, keep=False))
+    bounds = reader.bounds[candidates]
+    if chosen.any() and not ((bounds[:, 0] >= within[0]) & (bounds[:, 1] <= within[1])).all():
+        hashes = whole(reader.read(candidates, [HASH], keep=False).column(0)).to_numpy()
+        chosen &= (hashes >= within[0]) & (hashes <= within[1])
+    return _without_others(candidates, np.diff(reader.group_starts)[candidates], np.flatnonzero(chosen))
+
+
+def _without_others(candidates: np.ndarray, sizes: np.ndarray, hits: np.ndarray) -> Chosen:
+    """Those of some row groups that have hits, and where these are when the others are not read."""
     if not len(hits):
         return candidates[:0], hits
     starts = np.cumsum([0, *sizes])
@@ -250,12 +304,12 @@ def write_run(storage: Storage, index: IndexPlan, load: int, entries: pa.Table) 
     order = _order(index, hashes, entries)
     step = max(1, min(len(order), SIZES.run_bytes * len(order) // max(entries.nbytes, 1)))
     parts = (order[first : first + step] for first in range(0, len(order), step))
-    return [_write_file(storage, index.id, load, entries, hashes, part) for part in parts]
+    return [_write_file(storage, index, load, entries, hashes, part) for part in parts]
 
 
 def _order(index: IndexPlan, hashes: np.ndarray, entries: pa.Table) -> np.ndarray:
     """Entries by hash and, if rules compare a column by its order, then by that one, NULLs first."""
-    if index.then_by is None:
+    if index.then_by is None or index.ordered:
         return np.argsort(hashes, kind="stable")
     column, family = index.then_by
     values = whole(entries.column(column))
@@ -266,21 +320,22 @@ def _order(index: IndexPlan, hashes: np.ndarray, entries: pa.Table) -> np.ndarra
 
 
 def _write_file(
-    storage: Storage, index_id: str, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
+    storage: Storage, index: IndexPlan, load: int, entries: pa.Table, hashes: np.ndarray, order: np.ndarray
 ) -> DataFile:
     # each wanted hash costs a row group, and each row group a part of the footer: neither may be large
-    row_group = min(max(len(order) // 64, 512), SIZES.run_group)
-    builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS], scattered=True)
+    row_group = min(max(len(order) // 64, 512), SIZES.ordered_group if index.ordered else SIZES.run_group)
+    zones = partial(zones_of, index.columns, index.families) if index.ordered else None
+    builder = Builder(entries.schema, row_group=row_group, delta=[HASH, ROWS, ROW_IDS], scattered=True, zones=zones)
     for first in range(0, len(order), SIZES.row_group):  # long values are never in memory twice
         builder.add(take(entries, order[first : first + SIZES.row_group]))
-    path = f"index/{index_id}/{load:08d}-{uuid.uuid4().hex}.parquet"
+    path = f"index/{index.id}/{load:08d}-{uuid.uuid4().hex}.parquet"
     bounds = (int(hashes[order[0]]), int(hashes[order[-1]]))
     return store_parquet(
         storage,
         path,
         builder.finish(),
         kind=FileKind.INDEX,
-        owner=index_id,
+        owner=index.id,
         load=load,
         rows=builder.rows,
         bounds=bounds,

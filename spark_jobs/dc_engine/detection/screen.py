@@ -11,8 +11,9 @@ clears a row that violates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,8 @@ from dc_engine.detection.plan import OrderClass
 from dc_engine.detection.runs import HASH
 
 _MOST_TESTS = 2
+Range = tuple[np.ndarray, np.ndarray]
+"""Where something begins and ends, for each of some rows."""
 
 
 def can_screen(bodies: Sequence[BodyPlan], classes: Sequence[OrderClass]) -> bool:
@@ -78,19 +81,23 @@ class Stairs:
         """How much memory it takes."""
         return sum(one.nbytes for one in (self.hashes, self.first, self.least) if one is not None)
 
-    def block_of(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def block_of(self, hashes: np.ndarray) -> Range:
         """Where the blocks of these hashes begin and end."""
+        assert self.hashes is not None
         size = len(self.first)
-        if self.hashes is None:
-            return np.zeros(len(hashes), np.int64), np.full(len(hashes), size)
         start, end = self.hashes.searchsorted(hashes), self.hashes.searchsorted(hashes, side="right")
         return (size - end, size - start) if self.backwards else (start, end)
 
-    def are_met(self, start: np.ndarray, end: np.ndarray, tests: Sequence[tuple[np.ndarray, bool]]) -> np.ndarray:
-        """Which queries satisfy all tests (numbers, and whether strictly) with some entry of their blocks."""
+    def are_met(self, blocks: Range | None, tests: Sequence[tuple[np.ndarray, bool]]) -> np.ndarray:
+        """Which queries satisfy all tests (numbers, and whether strictly) with some entry of their blocks, or any."""
         query, strict = tests[0]
-        reach = _reach(self.first, start, end, query, strict=strict and self.exact[0])
-        met = reach > start
+        strict = strict and self.exact[0]
+        if blocks is None:
+            reach = self.first.searchsorted(query, side="left" if strict else "right")
+            met = reach > 0
+        else:
+            reach = _reach(self.first, *blocks, query, strict=strict)
+            met = reach > blocks[0]
         for query, strict in tests[1:]:
             assert self.least is not None
             least = self.least[np.maximum(reach, 1) - 1]
@@ -131,6 +138,11 @@ class Questions:
     def columns(self) -> list[str]:
         """The columns of entries that it looks at."""
         return sorted({one.right for tests in self.bodies for one in tests})
+
+    @property
+    def asking(self) -> list[str]:
+        """The columns of rows that it looks at."""
+        return sorted({one.left for tests in self.bodies for one in tests})
 
     def numbers(self, table: pa.Table, names: Iterable[str]) -> dict[str, _Numbers]:
         """Some columns as numbers."""
@@ -175,20 +187,36 @@ def _least(block: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, int, int]
     return np.minimum.accumulate(above + base) - base, low, dropped
 
 
-def _present(columns: Sequence[_Numbers]) -> np.ndarray | None:
+def _present(columns: Sequence[Ordered]) -> np.ndarray | None:
     """Where all columns have values; ``None`` if everywhere."""
     present = [one.present for one in columns if one.present is not None]
     return np.logical_and.reduce(present) if present else None
 
 
+class Ordered(Protocol):
+    """The values of a column, as far as their order is known. See ``_Numbers``."""
+
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def present(self) -> np.ndarray | None: ...
+    def turned(self, op: Op) -> np.ndarray: ...
+
+
 class Screen:
     """Changed rows before the entries of an index; ``may_violate`` says which of those it has seen concern them."""
 
-    def __init__(self, rows: pa.Table, questions: Questions) -> None:
-        self.questions = questions
-        self._numbers = questions.numbers(rows, {one.left for own in questions.bodies for one in own})
-        self._hashes = whole(rows.column(HASH)).to_numpy()
-        self.may_violate = np.zeros(rows.num_rows, bool)
+    def __init__(
+        self, questions: Questions, numbers: Mapping[str, Ordered], size: int, hashes: np.ndarray | None = None
+    ) -> None:
+        self.questions, self._numbers, self._hashes = questions, numbers, hashes
+        self.may_violate = np.zeros(size, bool)
+
+    @staticmethod
+    def of(rows: pa.Table, questions: Questions) -> Screen:
+        """That of some rows, in their blocks."""
+        numbers = questions.numbers(rows, questions.asking)
+        return Screen(questions, numbers, rows.num_rows, whole(rows.column(HASH)).to_numpy())
 
     def look_at(self, stairs: Sequence[Stairs]) -> None:
         """Let those rows through that satisfy the inequalities of some body with some entry."""
@@ -196,12 +224,14 @@ class Screen:
             own = [self._numbers[test.left] for test in tests]
             there = _present(own)
             asking = np.flatnonzero(~self.may_violate if there is None else ~self.may_violate & there)
-            start, end = one.block_of(self._hashes[asking])
-            near = end > start
-            if near.any():
-                asking = asking[near]
+            blocks = None
+            if self._hashes is not None and one.hashes is not None:
+                start, end = one.block_of(self._hashes[asking])
+                near = end > start
+                asking, blocks = asking[near], (start[near], end[near])
+            if len(asking) and len(one.first):
                 queries = [
                     (numbers.turned(test.op)[asking], test.op in (Op.LT, Op.GT) and numbers.exact)
                     for numbers, test in zip(own, tests, strict=True)
                 ]
-                self.may_violate[asking] = one.are_met(start[near], end[near], queries)
+                self.may_violate[asking] = one.are_met(blocks, queries)

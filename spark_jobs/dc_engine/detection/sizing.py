@@ -6,8 +6,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
+import numpy as np
+
 from dc_engine.detection.encode import Spread, columns_of, together
-from dc_engine.detection.plan import Group, Plan
+from dc_engine.detection.hashing import Bounds, even_ranges, range_of
+from dc_engine.detection.plan import Group, IndexPlan, Plan
 from dc_engine.detection.work import NOTHING_UNDONE, Undone, Work
 from dc_engine.request import Request
 from dc_engine.sizes import SIZES
@@ -30,12 +33,23 @@ def spread_of(
     entries = max(sum(file.rows for file in files[group.number]) for group in groups)
     by_rows = math.ceil(max(rows, 1) * max(1 / SIZES.unit_rows, _width(groups, row_bytes) / SIZES.unit_bytes))
     if not groups[0].indexes:
-        return Spread(by_rows, 1)
+        return Spread(by_rows)
     if groups[0].indexes[0].key:
         most = SIZES.unit_entries if rows > SIZES.few_rows else SIZES.share_entries
-        return Spread(max(by_rows, math.ceil(entries / most)), 1)
-    width = _width(groups, bytes_a_row(storage, files[groups[0].number]))
-    return Spread(1, math.ceil(max(entries, 1) * max(1 / SIZES.share_entries, width / SIZES.share_bytes)))
+        return Spread(max(by_rows, math.ceil(entries / most)))
+    own = files[groups[0].number]
+    width = _width(groups, bytes_a_row(storage, own, keep=True))
+    shares = math.ceil(max(entries, 1) * max(1 / SIZES.share_entries, width / SIZES.share_bytes))
+    return Spread(1, _shares(groups[0].indexes[0], own, shares))
+
+
+def _shares(index: IndexPlan, files: Sequence[DataFile], count: int) -> tuple[Bounds, ...]:
+    """Ranges of the entries of an index without a key. Files are smaller than shares: it is enough to know those."""
+    if not index.ordered:
+        return tuple(range_of(one, count) for one in range(count))
+    known = [(file.bounds[0], file.rows) for file in files if file.bounds]
+    lows, entries = np.array(known, np.int64).reshape(-1, 2).T
+    return even_ranges(lows, entries, count)
 
 
 def _width(groups: Sequence[Group], bytes_a_row: Mapping[str, float]) -> float:
@@ -119,11 +133,11 @@ def encoders(work: Work) -> int:
 def size_of(work: Work) -> tuple[int, int]:
     """How many rows come and go, and about how many bytes of indexes may have to be read for them."""
     rows = sum(file.rows for file, _ in work.changed)
-    keyed = {index.id for group in work.plan.groups for index in group.indexes if index.key}
-    return rows, sum(_read(files, rows if name in keyed else None) for name, files in work.index_files.items())
+    near = {index.id for group in work.plan.groups for index in group.indexes if index.key or index.ordered}
+    return rows, sum(_read(files, rows if name in near else None) for name, files in work.index_files.items())
 
 
 def _read(files: Sequence[DataFile], rows: int | None) -> int:
-    """About how many bytes of an index some rows ask for: with a key each of them asks for a row group."""
+    """About how many bytes of an index some rows ask for: by key or place, each of them asks for a row group."""
     size, entries = (sum(getattr(file, name) for file in files) for name in ("size", "rows"))
     return size if rows is None else min(size, rows * SIZES.run_group * size // max(entries, 1))

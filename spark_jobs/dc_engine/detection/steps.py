@@ -59,7 +59,7 @@ class Encode:
         yield tell(SkippedRows(list(skipped.items())))
         for group in work.plan.groups if task == 0 else ():
             if group.indexes and not group.indexes[0].key:
-                for share in range(work.spread[group.number].shares):
+                for share in range(work.spread[group.number].units):
                     yield send(work.task_of(group.number, share), WHOLE, b"", number=group.number, unit=share)
 
 

@@ -75,6 +75,8 @@ class DataFile:
     """The smallest and largest sort key in it, so that a reader looking for others need not open it."""
     footer: str = ""
     """For a file that is read in parts: a checksum of the part that says where everything else is."""
+    packed: tuple[int, int, int] | None = None
+    """If that part is long: where a compressed copy of it begins, how long the copy is, and how long it is itself."""
 
     def to_dict(self) -> dict[str, Any]:
         """Its JSON form, without default values."""
@@ -84,11 +86,12 @@ class DataFile:
 
 def data_file(document: Mapping[str, Any]) -> DataFile:
     """A file from its JSON form."""
-    bounds, kind = document.get("bounds"), _KINDS.get(document["kind"])
+    kind = _KINDS.get(document["kind"])
     if kind is None:
         raise StateError(
             f"The file {document.get('path')} is of a kind that this version does not know: {document['kind']!r}.",
             hint="A newer version wrote it: upgrade airflow-dc-provider.",
         )
-    given = {"owner": "", **document, "kind": kind, "bounds": tuple(bounds) if bounds is not None else None}
+    given: dict[str, Any] = {"owner": "", **document, "kind": kind}
+    given |= {name: tuple(fact) for name, fact in given.items() if isinstance(fact, list)}
     return DataFile(**given)

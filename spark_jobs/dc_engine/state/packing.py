@@ -10,7 +10,7 @@ import io
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -38,13 +38,21 @@ def in_parts(table: pa.Table, most_bytes: int, most_rows: int | None = None) -> 
 class Builder:
     """A Parquet file that grows in memory, row group by row group; ``delta`` names columns of growing numbers.
 
+    ``zones`` says for some columns from where to where they go in a row group, as numbers in the order of their values.
     Texts that are ``scattered``, so that none is like the one before, take fewer bytes with their lengths apart.
     """
 
     def __init__(
-        self, schema: pa.Schema, *, row_group: int | None = None, delta: Sequence[str] = (), scattered: bool = False
+        self,
+        schema: pa.Schema,
+        *,
+        row_group: int | None = None,
+        delta: Sequence[str] = (),
+        zones: Callable[[pa.Table], Mapping[str, tuple[int, int] | None]] | None = None,
+        scattered: bool = False,
     ) -> None:
-        self._schema, self._delta, self._scattered = schema, delta, scattered
+        self._schema, self._delta, self._scattered, self._zones_of = schema, delta, scattered, zones
+        self._zones: dict[str, list[tuple[int, int] | None]] = {}
         self._buffer = io.BytesIO()
         self._row_group = row_group or SIZES.row_group
         self._groups: dict[str, list[int | None]] = {name: [] for name in ("rows", "min", "max")}
@@ -81,6 +89,8 @@ class Builder:
             least, most = _bounds(part.column(0))
             for name, fact in {"rows": part.num_rows, "min": least, "max": most}.items():
                 self._groups[name].append(fact)
+            for name, zone in self._zones_of(part).items() if self._zones_of else ():
+                self._zones.setdefault(name, []).append(zone)
         self.rows += table.num_rows
         self._bytes = {name: self._bytes[name] + own for name, own in size.items()}
 
@@ -96,7 +106,8 @@ class Builder:
         """
         self._writer = self._writer or self._begun(self._schema.empty_table())
         room = _chunks([0] * len(self._groups["rows"]) * len(self._schema), memoryview(b""))
-        facts = {GROUPS: json.dumps(self._groups).encode(), BYTES: json.dumps(self._bytes).encode(), CHUNKS: room}
+        groups = {**self._groups, **({"zones": self._zones} if self._zones else {})}
+        facts = {GROUPS: json.dumps(groups).encode(), BYTES: json.dumps(self._bytes).encode(), CHUNKS: room}
         self._writer.add_key_value_metadata(facts)
         self._writer.close()
         sizes = _chunk_sizes(pq.read_metadata(self._buffer), self._schema)
