@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from dc_engine.detection.compact import RunsMerge, _whole_runs, small_runs
 from dc_engine.detection.encode import with_hash
-from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import IndexPlan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.sizes import other_sizes
@@ -69,7 +68,7 @@ def test_merged_runs_add_up_to_what_they_did_before(
     storage = Storage(f"memory://merging/{next(_numbers)}")
     with other_sizes(merged_piece=at_once), colliding() if few_hashes else nullcontext():
         files = [file for run in runs for file in write_run(storage, INDEX, 1, entries_of(run))]
-        merges = [RunsMerge(INDEX, ("integer", "string"), tuple(files), range_of(n, tasks)) for n in range(tasks)]
+        merges = [RunsMerge(INDEX, ("integer", "string"), tuple(files), n, tasks) for n in range(tasks)]
         merged = [file for merge in merges for file in merge.run(storage)]
     before = sums(storage, files)
     assert dict(sums(storage, merged)) == {row: times for row, times in before.items() if times}
