@@ -17,7 +17,7 @@ from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import StagedLoad
 from dc_engine.discovery.distant import Distant
-from dc_engine.request import Changes
+from dc_engine.request import Changes, Request
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -25,7 +25,7 @@ from dc_engine.state.storage import Storage
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does. The batches of the first step hold one number each; steps yield messages, the last documents."""
 Source = Any
-"""Rows as an engine holds them before they are staged: Spark's is a DataFrame."""
+"""Rows as an engine holds them before they are staged: Spark's is a DataFrame, or ``files.Files``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Engine(ABC):
         """In which rows the table and the state differ."""
 
     @abstractmethod
-    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+    def quarantine(self, storage: Storage, rows: Source, request: Request, *given: Any) -> dict[str, Any]:
         """Write the violating rows of a load and the clean rest."""
 
 
