@@ -32,14 +32,14 @@ def row_hashes(rows: pa.RecordBatch, salt: str) -> np.ndarray:
     """A signed 64-bit hash for each row."""
     found = np.empty(rows.num_rows, np.uint64)
     begun = _constant(salt.encode())(np.full(1, _SEED, np.uint64))[0]
-    columns = [(name.lower(), place) for place, name in enumerate(rows.schema.names)]
-    chosen = sorted((one for one in columns if one[0] not in FEED_COLUMNS), key=lambda one: one[0])
+    names = sorted((name.lower(), place) for place, name in enumerate(rows.schema.names))
+    chosen = [(_constant(name.encode()), place) for name, place in names if name not in FEED_COLUMNS]
     for start in range(0, rows.num_rows, _ROWS):
         piece = rows.slice(start, _ROWS)
         hashes = np.full(piece.num_rows, begun)
-        for name, place in chosen:
+        for with_name, place in chosen:
             column = piece.column(place)
-            after = _values(column)(_constant(name.encode())(hashes))
+            after = _values(column)(with_name(hashes))
             hashes = np.where(_valid(column), after, hashes) if column.null_count else after
         found[start : start + _ROWS] = hashes
     return found.view(np.int64)
@@ -113,8 +113,8 @@ def _mixed(words: np.ndarray) -> np.ndarray:
     return _turned(words * _2, 31) * _1
 
 
-def _with_eight(hashes: np.ndarray, mixed: np.ndarray) -> np.ndarray:
-    hashes = _turned(hashes ^ mixed, 27)
+def _with_eight(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
+    hashes = _turned(hashes ^ _mixed(words), 27)
     hashes *= _1
     hashes += _4
     return hashes
@@ -128,9 +128,12 @@ def _with_one(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
     return _turned(hashes ^ words * _5, 11) * _1
 
 
+_SIZES = ((8, _with_eight), (4, _with_four), (1, _with_one))
+"""How many bytes are added at a time, and how: the more the sooner."""
+
+
 def _longs(words: np.ndarray) -> Fold:
-    mixed = _mixed(words)
-    return lambda hashes: _finished(_with_eight(hashes + (_5 + np.uint64(8)), mixed))
+    return lambda hashes: _finished(_with_eight(hashes + (_5 + np.uint64(8)), words))
 
 
 def _ints(words: np.ndarray) -> Fold:
@@ -139,8 +142,22 @@ def _ints(words: np.ndarray) -> Fold:
 
 def _constant(text: bytes) -> Fold:
     """One text for all rows."""
-    data = np.frombuffer(text, np.uint8)
-    return lambda hashes: _texts(data, np.zeros(len(hashes), np.int64), np.full(len(hashes), len(text)))(hashes)
+    if len(text) >= _STRIPE:
+        data = np.frombuffer(text, np.uint8)
+        return lambda hashes: _texts(data, np.zeros(len(hashes), np.int64), np.full(len(hashes), len(text)))(hashes)
+    words, place = [], 0
+    for size, add in _SIZES:
+        while len(text) - place >= size:
+            words.append((add, np.array([int.from_bytes(text[place : place + size], "little")], np.uint64)))
+            place += size
+
+    def fold(hashes: np.ndarray) -> np.ndarray:
+        hashes = hashes + (_5 + np.uint64(len(text)))
+        for add, word in words:
+            hashes = add(hashes, word)
+        return _finished(hashes)
+
+    return fold
 
 
 def _texts(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Fold:
@@ -155,25 +172,22 @@ def _texts(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Fold:
             places[long] += left[long] & ~31
             left[long] &= 31
         hashes += lengths.view(np.uint64)
-        for size, add in ((8, _with_eights), (4, _with_four), (1, _with_one)):
-            while len(open_ones := np.flatnonzero(left >= size)):
-                words = eight_at[places[open_ones]]
+        for size, add in _SIZES:
+            while (open_ones := left >= size).any():
+                chosen = slice(None) if open_ones.all() else np.flatnonzero(open_ones)
+                words = eight_at[places[chosen]]
                 words = words if size == 8 else words & np.uint64(2 ** (8 * size) - 1)
-                hashes[open_ones] = add(hashes[open_ones], words)
-                places[open_ones] += size
-                left[open_ones] -= size
+                hashes[chosen] = add(hashes[chosen], words)
+                places[chosen] += size
+                left[chosen] -= size
         return _finished(hashes)
 
     return fold
 
 
-def _with_eights(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
-    return _with_eight(hashes, _mixed(words))
-
-
 def _striped(seeds: np.ndarray, eight_at: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Hashes of the whole stripes of long texts."""
-    lanes = [seeds + (_1 + _2), seeds + _2, seeds.copy(), seeds - _1]
+    lanes = [seeds + _1 + _2, seeds + _2, seeds.copy(), seeds - _1]
     stripes = lengths // _STRIPE
     for stripe in range(int(stripes.max())):
         open_ones = np.flatnonzero(stripes > stripe)
