@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dc_engine.connecting import Server, ends_with_sigterm
-from dc_engine.engines.reach import NONE, Later, Schemes, command_of_submit, schemes_before
+from dc_engine.engines.reach import NONE, Later, command_of_submit, later
 from dc_engine.errors import DcError, RequestError, escaped
 from dc_engine.masking import told
 from dc_engine.verdict import SCHEMA_VERSION
@@ -154,17 +154,13 @@ class State:
 
     def spark(self) -> Later:
         """Spark, to be started when it is needed: files on this machine are read without it."""
-        return Later(self.session, self._schemes())
-
-    def _schemes(self) -> Schemes | None:
         if self.server is not None:
-            return NONE
+            return Later(self.session, NONE, "")
         if "pyspark" in sys.modules:  # there may be a session already
-            return None
-        if "PYSPARK_GATEWAY_PORT" in os.environ:
-            return schemes_before(command_of_submit())
+            return Later(self.session)
         given = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-        return schemes_before(["--master", os.environ.get("MASTER", "local[*]"), *given])
+        by_itself = ["--master", os.environ.get("MASTER", "local[*]"), *given]
+        return later(self.session, command_of_submit() if "PYSPARK_GATEWAY_PORT" in os.environ else by_itself)
 
     def session(self) -> SparkSession:
         """The session on a Spark Connect server, or that which ``spark-submit`` provides, or a quiet one here."""

@@ -22,14 +22,13 @@ from dc_engine.detection.staging import SALT, StagedLoad
 from dc_engine.engines import spark as engine_module
 from dc_engine.engines.base import Staging
 from dc_engine.engines.files import Files
-from dc_engine.engines.reach import Later, schemes_before, schemes_of
+from dc_engine.engines.reach import later, schemes_of
 from dc_engine.engines.spark import SparkEngine
 from dc_engine.errors import ChangesError
 from dc_engine.request import Changes
 from dc_engine.sizes import other_sizes
 from dc_engine.state.storage import Storage
 
-HERE = schemes_before(["--master", "local[2]"], {})
 NAN, INF = float("nan"), float("inf")
 AT = datetime(1970, 1, 1, tzinfo=UTC)
 TEXTS = st.one_of(st.text(max_size=9), st.text(st.sampled_from("aé0"), min_size=20, max_size=100))
@@ -173,6 +172,7 @@ class TestWithSpark:
             pq.write_table(rows, folder / f"{name}.parquet")
         source, storage = Changes(path=str(folder)), Storage(str(tmp_path / "state"), {})
         monkeypatch.setattr(engine_module, "MOST_ROWS_HERE", 10)
+        monkeypatch.setattr(engine_module, "is_local", lambda _: False)  # as on a cluster
         by_spark, *_ = staged(SparkEngine(lambda: spark, "spark"), source, storage)
         with other_sizes(group_bytes=2_000, staged_bytes=2_000):
             engine = SparkEngine(lambda: spark)
@@ -213,6 +213,8 @@ def never() -> SparkSession:
     raise AssertionError("Spark is started")
 
 
+LOCAL = later(never, ["--master", "local[2]"], {})
+
 RULES = {"version": 1, "table": "people", "constraints": [{"name": "city", "fd": "zip -> city"}]}
 
 
@@ -229,7 +231,7 @@ def request_of(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 class TestWithoutSpark:
     def test_a_small_load_needs_no_session(self, request_of: Callable[..., dict[str, Any]], caplog: Any):
         caplog.set_level("INFO")
-        spark = Later(never, HERE)
+        spark = LOCAL
         first = apply_load(spark, request_of("1", pa.table({"zip": ["1", "2"], "city": ["a", "b"]})))
         second = apply_load(spark, request_of("2", pa.table({"zip": ["1", "2"], "city": ["a", "c"]})))
         assert (first.decision, second.decision) == ("pass", "fail")
@@ -237,15 +239,28 @@ class TestWithoutSpark:
         again = apply_load(spark, request_of("2", pa.table({"zip": ["2", "1"], "city": ["c", "a"]})))
         assert again.replayed
 
+    def test_nor_does_a_large_one_on_this_machine_whose_messages_wait_on_the_disk(
+        self, request_of: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(engine_module, "MOST_ROWS_HERE", 10)
+        rows = pa.table({"zip": [str(one % 40) for one in range(500)], "city": [str(one % 41) for one in range(500)]})
+        expected = apply_load(LOCAL, request_of("1", rows))
+        cut = {"held_bytes": 1_000, "group_bytes": 500, "staged_bytes": 500, "unit_rows": 20, "probe_rows": 100}
+        with other_sizes(**cut, staged_group=30):
+            verdict = apply_load(LOCAL, request_of("2", rows, state=str(tmp_path / "other")))
+        assert [one.total_violations for one in verdict.constraints] == [
+            one.total_violations for one in expected.constraints
+        ]
+
     def test_whoever_asks_for_spark_gets_it(self, request_of: Callable[..., dict[str, Any]]):
         request = request_of("1", pa.table({"zip": ["1"], "city": ["a"]}), engine="spark")
         with pytest.raises(AssertionError, match="Spark is started"):
-            apply_load(Later(never, HERE), request)
+            apply_load(LOCAL, request)
 
     def test_a_column_that_deletes_leave_out_is_null(self, tmp_path: Path):
         pq.write_table(pa.table({"id": [1]}), tmp_path / "rows.parquet")
         source, storage = Changes(path=str(tmp_path / "rows.parquet")), Storage(str(tmp_path / "state"), {})
-        engine = SparkEngine(never, schemes=HERE)
+        engine = SparkEngine(LOCAL)
         columns = {"id": "bigint", "text": "string", "price": "decimal(9,2)"}
         load = engine.stage(engine.read(source), Staging(source, {"id": "bigint"}, storage, 1, columns))
         (file,) = load.inserts
@@ -264,7 +279,7 @@ class TestWithoutSpark:
         content = path.read_bytes()
         path.write_bytes(content[:4] + bytes(60) + content[64:])
         with pytest.raises(ChangesError, match=r"The changes \(parquet at .*1.parquet\) cannot be read: "):
-            apply_load(Later(never, HERE), request)
+            apply_load(LOCAL, request)
         assert not list((tmp_path / "state").rglob("*.parquet"))
 
     def test_the_hash_of_a_row_is_part_of_the_format(self):

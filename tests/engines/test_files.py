@@ -16,12 +16,18 @@ from hypothesis import strategies as st
 
 from dc_engine.engines.direct import Reading, columns_here
 from dc_engine.engines.files import Files, NotPlainError, Share, plain_parquet
-from dc_engine.engines.reach import NONE, schemes_before
+from dc_engine.engines.reach import NONE, Schemes, later, threads_of
 from dc_engine.errors import ChangesError
 from dc_engine.request import Changes
 from dc_engine.sizes import other_sizes
 
-HERE = schemes_before(["--master", "local[2]"], {}) or NONE
+
+def schemes(command: list[str], environment: dict[str, str]) -> Schemes | None:
+    """What is known of a Spark before it is started."""
+    return later(lambda: pytest.fail("Spark is started"), command, environment).schemes
+
+
+HERE = schemes(["--master", "local[2]"], {}) or NONE
 ROWS = pa.table({"id": [1, 2, 3], "text": ["a", None, "c"]})
 SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 
@@ -185,7 +191,7 @@ class TestWhatIsPlain:
 class TestReach:
     def test_a_spark_on_this_machine_is_known_before_it_is_started(self):
         submit = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
-        assert schemes_before(submit, {}) == {"file", "", "."}
+        assert schemes(submit, {}) == {"file", "", "."}
 
     @pytest.mark.parametrize(
         "command",
@@ -201,19 +207,25 @@ class TestReach:
         ids=" ".join,
     )
     def test_in_all_other_cases_the_session_is_asked(self, command: list[str]):
-        assert schemes_before(command, {}) is None
+        assert schemes(command, {}) is None
 
     @pytest.mark.parametrize("name", ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"])
     def test_so_it_is_where_hadoop_has_settings_of_its_own(self, name: str):
-        assert schemes_before(["--master", "local"], {name: "/etc/hadoop"}) is None
+        assert schemes(["--master", "local"], {name: "/etc/hadoop"}) is None
 
     @pytest.mark.parametrize(
         ("name", "text"), [("core-site.xml", ""), ("spark-env.sh", ""), ("spark-defaults.conf", "spark.master yarn")]
     )
     def test_and_where_the_settings_of_this_spark_say_more(self, tmp_path: Path, name: str, text: str):
-        assert schemes_before(["--master", "local"], {"SPARK_CONF_DIR": str(tmp_path)}) is not None
+        assert schemes(["--master", "local"], {"SPARK_CONF_DIR": str(tmp_path)}) is not None
         (tmp_path / name).write_text(text)
-        assert schemes_before(["--master", "local"], {"SPARK_CONF_DIR": str(tmp_path)}) is None
+        assert schemes(["--master", "local"], {"SPARK_CONF_DIR": str(tmp_path)}) is None
+
+    @pytest.mark.parametrize(
+        ("master", "threads"), [("local", 1), ("local[3]", 3), ("local[3,2]", 3), ("local[*]", None)]
+    )
+    def test_a_local_master_says_how_many_threads_there_are(self, master: str, threads: int | None):
+        assert threads_of(master) == threads
 
 
 class TestShares:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dc_engine.cli.progress import Progress
 from dc_engine.connecting import Server, ends_with_sigterm
-from dc_engine.engines.reach import NONE, Later, schemes_before
+from dc_engine.engines.reach import NONE, Later, later
 from dc_engine.errors import RequestError, SparkError
 from dc_engine.java import HOW_TO_GET_ONE, java_problem
 from dc_engine.masking import told
@@ -45,9 +45,9 @@ class Sessions:
     def spark(self) -> Later:
         """Spark, to be started when it is needed: files on this machine are read without it."""
         if self.remote:
-            return Later(self.start, NONE)
+            return Later(self.start, NONE, "")
         given = [*shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")), *self.conf]
-        return Later(self.start, schemes_before(["--master", self.master or "local[*]", *given]))
+        return later(self.start, ["--master", self.master or "local[*]", *given])
 
     def start(self) -> SparkSession:
         """The session."""

@@ -8,6 +8,7 @@ nothing about filesystems or about how Parquet is read.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -39,7 +40,15 @@ _READING = {
 _DEFAULT_FILESYSTEM = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.driver.extraClassPath")
 _ELSEWHERE = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_REMOTE")
 """Variables that lead Spark to settings which are not looked at here."""
-_TELLING = (*_READING, *_DEFAULT_FILESYSTEM, "--properties-file", "--driver-class-path", "--remote", "spark.remote")
+_TELLING = (
+    *_READING,
+    *_DEFAULT_FILESYSTEM,
+    "--properties-file",
+    "--driver-class-path",
+    "--remote",
+    "spark.remote",
+    "spark.master",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class Later:
     start: Callable[[], SparkSession]
     schemes: Schemes | None = None
     """Without it, the session has to be asked."""
+    master: str | None = None
+    """The same; a Spark Connect server is none."""
 
     def __call__(self) -> SparkSession:
         """Start it."""
@@ -59,19 +70,21 @@ def schemes_of(session: SparkSession) -> Schemes:
     """What a session says. A Spark Connect server has disks of its own."""
     if is_connect(session) or any(session.conf.get(name) != usual for name, usual in _READING.items()):
         return NONE
-    alone = _is_here(session.conf.get("spark.master", "") or "")
+    alone = master_of(session).startswith("local")  # or a cluster of processes on this machine
     elsewhere = any(session.conf.get(name, "") for name in _DEFAULT_FILESYSTEM) or _is_led_elsewhere(os.environ)
     return _ALL if alone and not elsewhere else _FILES
 
 
-def schemes_before(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> Schemes | None:
-    """What the command that starts Spark says; ``None`` if the session has to be asked."""
+def later(
+    start: Callable[[], SparkSession], command: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> Later:
+    """Spark that a command starts, with what the command says: that it will run here, if that is beyond doubt."""
     said = [*command, _defaults(environment)]
-    if _is_led_elsewhere(environment) or any(word in text for word in _TELLING for text in said):
-        return None
     masters = [after for word, after in pairwise(command) if word == "--master"]
-    known = masters and all(map(_is_here, masters)) and not any("spark.master" in text for text in said)
-    return _ALL | {RELATIVE} if known else None
+    in_doubt = len(masters) != 1 or _is_led_elsewhere(environment)
+    if in_doubt or not is_local(masters[0]) or any(word in text for word in _TELLING for text in said):
+        return Later(start)
+    return Later(start, _ALL | {RELATIVE}, masters[0])
 
 
 def command_of_submit() -> list[str]:
@@ -84,8 +97,20 @@ def command_of_submit() -> list[str]:
     return words[words.index(main) :] if main in words else []
 
 
-def _is_here(master: str) -> bool:
-    return master.partition("[")[0] in ("local", "local-cluster")
+def master_of(session: SparkSession) -> str:
+    """Where a session runs; nowhere in particular behind Spark Connect."""
+    return "" if is_connect(session) else session.conf.get("spark.master", "") or ""
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this machine, with no workers but threads."""
+    return master.partition("[")[0] == "local"
+
+
+def threads_of(master: str) -> int | None:
+    """How many threads a local master has; ``None`` for as many as there are processors."""
+    given = re.match(r"local(?:\[(\d+|\*))?", master)
+    return None if given is None or given[1] == "*" else int(given[1] or 1)
 
 
 def _is_led_elsewhere(environment: Mapping[str, str]) -> bool:

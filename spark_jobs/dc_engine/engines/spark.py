@@ -45,7 +45,7 @@ from dc_engine.engines.dealing import dealt
 from dc_engine.engines.direct import Reading, StageFiles, columns_here
 from dc_engine.engines.files import Files, NotPlainError, arrow_type, plain_parquet
 from dc_engine.engines.quarantine import quarantine
-from dc_engine.engines.reach import Later, Schemes, schemes_of
+from dc_engine.engines.reach import Later, is_local, master_of, schemes_of, threads_of
 from dc_engine.engines.widening import widen
 from dc_engine.errors import counted
 from dc_engine.request import Changes, Request
@@ -104,8 +104,9 @@ class Packed(Distant):
 class SparkEngine(Engine):
     """Spark, started when it is first needed; ``mode`` says where steps run: ``auto``, ``spark`` or ``local``."""
 
-    def __init__(self, start: Callable[[], SparkSession], mode: str = "auto", schemes: Schemes | None = None) -> None:
-        self._start, self._mode, self._known = start, mode, schemes
+    def __init__(self, start: Callable[[], SparkSession], mode: str = "auto") -> None:
+        self._start, self._mode = start, mode
+        self._later = start if isinstance(start, Later) else Later(start)
         self.has_workers = mode != "local"
 
     @cached_property
@@ -120,7 +121,8 @@ class SparkEngine(Engine):
         """See ``Engine``. Plain Parquet files are read without Spark, unless the request asks for it."""
         if self._mode != "spark":
             try:
-                files = plain_parquet(source, schemes_of(self.spark) if self._known is None else self._known)
+                known = self._later.schemes
+                files = plain_parquet(source, schemes_of(self.spark) if known is None else known)
                 log.info("the %s (%s): %s, read without Spark", what, source, counted(files.rows, "row"))
                 return files
             except NotPlainError as reason:
@@ -203,20 +205,25 @@ class SparkEngine(Engine):
         return instant_in(self.spark)(value)
 
     def tasks(self, rows: int, size: int) -> Tasks:
-        """See ``Engine``."""
-        here = self._mode == "local" or (self._mode == "auto" and rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE)
-        return Here() if here else OnSpark(self.spark)
+        """See ``Engine``. Workers that share the driver's processors do the same, but all of it goes through Java."""
+        small = rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE
+        if self._mode == "local" or (self._mode == "auto" and small):
+            return Here()
+        alone = self._mode == "auto" and is_local(self._master)
+        return Here(threads_of(self._master)) if alone else OnSpark(self.spark)
 
     def searching(self, pairs: float, size: int) -> Tasks | None:
         """See ``Engine``."""
-        wanted = self._mode == "spark" or (self._mode == "auto" and pairs > SIZES.pairs_here and not self._is_alone())
+        many = self._mode == "auto" and pairs > SIZES.pairs_here
+        wanted = self._mode == "spark" or (many and not is_local(self._master))
         if not wanted or (is_connect(self.spark) and size > MOST_BYTES_BY_CONNECT):
             return None
         return OnSpark(self.spark)
 
-    def _is_alone(self) -> bool:
-        """Whether the workers have the driver's own processors: it then has nothing from sharing work with them."""
-        return not is_connect(self.spark) and str(self.spark.conf.get("spark.master", "")).partition("[")[0] == "local"
+    @cached_property
+    def _master(self) -> str:
+        known = self._later.master
+        return master_of(self.spark) if known is None else known
 
     def stage(self, rows: Source, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
@@ -301,5 +308,4 @@ def engine_of(given: Any, mode: str = "auto") -> Engine:
     """An engine from what a job is given: one, a Spark session, or what starts one."""
     if isinstance(given, Engine):
         return given
-    known = given.schemes if isinstance(given, Later) else None
-    return SparkEngine(given if callable(given) else lambda: given, mode, known)
+    return SparkEngine(given if callable(given) else lambda: given, mode)
