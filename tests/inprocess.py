@@ -7,7 +7,7 @@ product's own code, so that hundreds of random histories take seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from random import Random
@@ -22,6 +22,7 @@ from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, SALT, StagedLoad, gather, stage_rows
 from dc_engine.discovery.distant import Distant
 from dc_engine.engines.base import Engine, Here, Left, Staging, Step, Tasks
+from dc_engine.engines.piles import Pile
 from dc_engine.request import Changes
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
@@ -44,12 +45,11 @@ class Shuffled(Here):
         super().__init__(1)
         self._random = random
 
-    def _dealt(self, parts: Any, tasks: int) -> list[list[pa.RecordBatch]]:
-        dealt = super()._dealt(parts, tasks)
-        for part in dealt:
+    def _ordered(self, piles: Sequence[Pile]) -> Sequence[Pile]:
+        for pile in piles:
             if self._random:
-                self._random.shuffle(part)
-        return dealt
+                self._random.shuffle(pile.batches)
+        return piles
 
 
 class Packed(Distant):
@@ -144,7 +144,7 @@ class Session(Engine):
     ) -> list[str]:
         raise AssertionError("needs Spark")
 
-    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+    def quarantine(self, *given: Any) -> dict[str, Any]:
         raise AssertionError("needs Spark")
 
 

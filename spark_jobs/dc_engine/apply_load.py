@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ log = logging.getLogger("airflow_dc_provider.apply_load")
 
 
 def apply_load(
-    spark: SparkSession | Engine,
+    spark: SparkSession | Callable[[], SparkSession] | Engine,
     request: Request | Mapping[str, Any],
     *,
     storage_options: Mapping[str, Any] | None = None,
@@ -245,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
         request = Request.from_mapping(state.read(options.request))
-        return apply_load(state.session(), request, storage_options=state.options).to_dict()
+        return apply_load(state.spark(), request, storage_options=state.options).to_dict()
 
     return run("apply_load", parser, arguments, act)
 

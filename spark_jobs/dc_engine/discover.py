@@ -231,8 +231,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     def act(options: argparse.Namespace, state: State) -> dict[str, Any]:
         if options.table is not None:
-            return answer_for_people(state.session, options)
-        return discover(state.session, state.read(options.request), storage_options=state.options)
+            return answer_for_people(state.spark(), options)
+        return discover(state.spark(), state.read(options.request), storage_options=state.options)
 
     return run("discover", parser, arguments, act)
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dc_engine.connecting import Server, ends_with_sigterm
+from dc_engine.engines.reach import NONE, Later, command_of_submit, later
 from dc_engine.errors import DcError, RequestError, escaped
 from dc_engine.masking import told
 from dc_engine.verdict import SCHEMA_VERSION
@@ -149,6 +151,16 @@ class State:
     def options_of(self, uri: str) -> dict[str, Any]:
         """The options for a document that may lie beside the state, or on this machine."""
         return self.options if "://" in uri and not uri.startswith("file:") else {}
+
+    def spark(self) -> Later:
+        """Spark, to be started when it is needed: files on this machine are read without it."""
+        if self.server is not None:
+            return Later(self.session, NONE, "")
+        if "pyspark" in sys.modules:  # there may be a session already
+            return Later(self.session)
+        given = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+        by_itself = ["--master", os.environ.get("MASTER", "local[*]"), *given]
+        return later(self.session, command_of_submit() if "PYSPARK_GATEWAY_PORT" in os.environ else by_itself)
 
     def session(self) -> SparkSession:
         """The session on a Spark Connect server, or that which ``spark-submit`` provides, or a quiet one here."""

@@ -296,7 +296,7 @@ def main(arguments: list[str] | None = None) -> int:
             request = {name: getattr(options, name) for name in names}
             request["table"] = {"path": options.table} if options.table else None
             request["totals"] = False if options.no_totals else None
-        return maintain(state.session, options.action, request, storage_options=state.options)
+        return maintain(state.spark(), options.action, request, storage_options=state.options)
 
     return run("maintain", parser, arguments, act)
 

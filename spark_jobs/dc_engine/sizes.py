@@ -40,6 +40,8 @@ class Sizes:
     # what is moved and held at once
     message_bytes: int = 2 * 2**20
     """Larger messages would be large objects in the JVM, for which its heap grows."""
+    held_bytes: int = 256 * 2**20
+    """More bytes of messages between steps in the driver wait on the disk."""
     long_row: int = 256
     """Rows larger than this many bytes, on average, are compressed on their way."""
     long_value: int = 64

@@ -58,7 +58,7 @@ def _apply(options: argparse.Namespace, sessions: Sessions) -> Answer:
 
     checked = Request.from_mapping(request)  # and the rules too, before Spark is started
     load_constraints(checked.constraints)
-    verdict = apply_load(sessions.start(), checked, storage_options=_storage_options(options))
+    verdict = apply_load(sessions.spark(), checked, storage_options=_storage_options(options))
     lines = [*_verdict_lines(verdict, checked.state), *_advice(verdict, checked.state)]
     return Answer(verdict.to_dict(), "\n".join(lines), _passed(verdict))
 
@@ -111,7 +111,7 @@ def _discover(options: argparse.Namespace, sessions: Sessions) -> Answer:
         raise RequestError("discover needs --table, --state or --request.", hint="dcgate discover --help has examples.")
     table = _source(options.table, options) if options.table else None
     if not kept:
-        found = answer_for_people(sessions.start, options)
+        found = answer_for_people(sessions.spark(), options)
         return Answer({name: value for name, value in found.items() if name != "text"}, found["text"])
     if options.suggest:
         raise RequestError("--suggest goes with --table alone, not with a state or a request.")
@@ -120,7 +120,7 @@ def _discover(options: argparse.Namespace, sessions: Sessions) -> Answer:
         given = request.get(name) or {}
         if said is not None and isinstance(given, Mapping):
             request[name] = {**given, key: said}
-    found = discover(sessions.start, request, storage_options=_storage_options(options))
+    found = discover(sessions.spark(), request, storage_options=_storage_options(options))
     return Answer(found, "\n".join(answer_lines(found)))
 
 
@@ -133,7 +133,7 @@ def _maintain(options: argparse.Namespace, sessions: Sessions) -> Answer:
     if getattr(options, "no_totals", False):
         request["totals"] = False
     _check_given(request, {"state": "--state"} | ({"load_id": "LOAD"} if options.command == "retract" else {}))
-    found = maintain(sessions.start, options.command, request, storage_options=_storage_options(options))
+    found = maintain(sessions.spark(), options.command, request, storage_options=_storage_options(options))
     document = {name: value for name, value in found.items() if name != "text"}
     return Answer(document, found["text"], found.get("sound", True))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from dc_engine.cli.progress import Progress
 from dc_engine.connecting import Server, ends_with_sigterm
+from dc_engine.engines.reach import NONE, Later, later
 from dc_engine.errors import RequestError, SparkError
 from dc_engine.java import HOW_TO_GET_ONE, java_problem
 from dc_engine.masking import told
@@ -40,6 +41,13 @@ class Sessions:
     def __post_init__(self) -> None:
         if self.master and self.remote:
             raise RequestError("Both --master and --remote are given.", hint="A session is of one of them.")
+
+    def spark(self) -> Later:
+        """Spark, to be started when it is needed: files on this machine are read without it."""
+        if self.remote:
+            return Later(self.start, NONE, "")
+        given = [*shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")), *self.conf]
+        return later(self.start, ["--master", self.master or "local[*]", *given])
 
     def start(self) -> SparkSession:
         """The session."""

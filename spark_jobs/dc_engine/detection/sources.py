@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -104,23 +104,28 @@ def _check_schema(spark: SparkSession, changes: Changes, what: str) -> None:
 
 
 def column_types(frame: DataFrame, changes: Changes) -> dict[str, str]:
-    """The columns of the changes with their Spark types; two that differ only in case are refused."""
+    """The columns of the changes with their Spark types, checked."""
+    return checked_types(((field.name, type_text(field.dataType)) for field in frame.schema.fields), changes)
+
+
+def checked_types(fields: Iterable[tuple[str, str]], changes: Changes) -> dict[str, str]:
+    """Columns with their types; two that differ only in case are refused, and names that are not for people."""
     types: dict[str, str] = {}
     seen: dict[str, str] = {}
-    for field in frame.schema.fields:
-        other = seen.setdefault(field.name.lower(), field.name)
-        if field.name in types or other != field.name:
+    for name, spark_type in fields:
+        other = seen.setdefault(name.lower(), name)
+        if name in types or other != name:
             raise SchemaError(
-                f"The changes ({changes}) have columns '{other}' and '{field.name}', which Spark cannot tell apart.",
+                f"The changes ({changes}) have columns '{other}' and '{name}', which Spark cannot tell apart.",
                 hint="Rename one of them, for instance with 'sql' in 'changes'.",
             )
-        if field.name.lower().startswith("_dc_"):
+        if name.lower().startswith("_dc_"):
             raise SchemaError(
-                f"The changes ({changes}) have a column '{field.name}'; names that start with _dc_ are the gate's own.",
+                f"The changes ({changes}) have a column '{name}'; names that start with _dc_ are the gate's own.",
                 hint="Rename it, for instance with 'sql' in 'changes'.",
             )
-        types[field.name] = type_text(field.dataType)
-        if variable := _VARIABLE.search(f"{field.name} {types[field.name]}"):
+        types[name] = spark_type
+        if variable := _VARIABLE.search(f"{name} {spark_type}"):
             raise SchemaError(
                 f"The changes ({changes}) have a column or field with '{variable[0]}' in its name, which Spark takes "
                 "for a variable of the session.",

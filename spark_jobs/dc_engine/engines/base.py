@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,8 @@ from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import StagedLoad
 from dc_engine.discovery.distant import Distant
-from dc_engine.request import Changes
+from dc_engine.engines.piles import Pile, Piles
+from dc_engine.request import Changes, Request
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -25,7 +27,7 @@ from dc_engine.state.storage import Storage
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does. The batches of the first step hold one number each; steps yield messages, the last documents."""
 Source = Any
-"""Rows as an engine holds them before they are staged: Spark's is a DataFrame."""
+"""Rows as an engine holds them before they are staged: Spark's is a DataFrame, or ``files.Files``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Engine(ABC):
         """In which rows the table and the state differ."""
 
     @abstractmethod
-    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+    def quarantine(self, storage: Storage, rows: Source, request: Request, *given: Any) -> dict[str, Any]:
         """Write the violating rows of a load and the clean rest."""
 
 
@@ -151,21 +153,24 @@ class Here(Tasks):
 
     def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
         """See ``Tasks.run``."""
-        parts = self._map(first, [[pa.RecordBatch.from_pydict({"id": [number]})] for number in range(count)])
-        for tasks, step in further:
-            parts = self._map(step, self._dealt(parts, tasks))
-        return [text for part in parts for batch in part for text in batch.column(0).to_pylist()]
+        numbers = [[pa.RecordBatch.from_pydict({"id": [number]})] for number in range(count)]
+        done = self._map(first, numbers)
+        with ExitStack() as stack:
+            for tasks, step in further:
+                piles = Piles(tasks, stack)
+                for batches in done:
+                    piles.add(batches)
+                done = self._map(step, self._ordered(piles.piles))
+            return [text for batches in done for batch in batches for text in batch.column(0).to_pylist()]
 
-    def _map(self, step: Step, parts: Sequence[list[pa.RecordBatch]]) -> list[list[pa.RecordBatch]]:
+    def _map(self, step: Step, parts: Sequence[Iterable[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
+        """What a step makes of each part, in their order."""
         if len(parts) == 1 or self.parallel == 1:
-            return [list(step(iter(part))) for part in parts]
-        with ThreadPoolExecutor(self.parallel) as pool:
-            return list(pool.map(lambda part: list(step(iter(part))), parts))
+            yield from (list(step(iter(part))) for part in parts)
+        else:
+            with ThreadPoolExecutor(self.parallel) as pool:
+                yield from pool.map(lambda part: list(step(iter(part))), parts)
 
-    def _dealt(self, parts: Iterable[list[pa.RecordBatch]], tasks: int) -> list[list[pa.RecordBatch]]:
-        """Each message to the task that it names."""
-        dealt: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
-        for batch in (batch for part in parts for batch in part):
-            for place, number in enumerate(batch.column(0).to_pylist()):
-                dealt[number].append(batch.slice(place, 1))
-        return dealt
+    def _ordered(self, piles: Sequence[Pile]) -> Sequence[Pile]:
+        """The messages as tasks get them."""
+        return piles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -24,17 +25,30 @@ from dc_engine.detection.fetched import (
 )
 from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.sources import column_types, instant_in, kept, kept_name, read_changes, reading, row_hash
+from dc_engine.detection.sources import (
+    checked_types,
+    column_types,
+    instant_in,
+    kept,
+    kept_name,
+    read_changes,
+    reading,
+    row_hash,
+)
 from dc_engine.detection.staging import CHANGE_TYPE, SALT, Stage, StagedLoad, gather, stage_rows
 from dc_engine.detection.value_hash import quoted
 from dc_engine.detection.work import MESSAGE_SCHEMA
 from dc_engine.discovery.distant import Distant
-from dc_engine.engines.base import Engine, Here, Left, Staging, Step, Tasks
+from dc_engine.engines.base import Engine, Here, Left, Source, Staging, Step, Tasks
 from dc_engine.engines.comparing import differences
 from dc_engine.engines.dealing import dealt
+from dc_engine.engines.direct import Reading, StageFiles, columns_here
+from dc_engine.engines.files import Files, NotPlainError, arrow_type, plain_parquet
 from dc_engine.engines.quarantine import quarantine
+from dc_engine.engines.reach import Later, is_local, master_of, schemes_of, threads_of
 from dc_engine.engines.widening import widen
-from dc_engine.request import Changes
+from dc_engine.errors import counted
+from dc_engine.request import Changes, Request
 from dc_engine.shipping import check_versions, is_connect, ship_engine
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile
@@ -43,6 +57,8 @@ from dc_engine.state.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("airflow_dc_provider.engine")
 
 MOST_ROWS_HERE = 5_000
 """Up to how many rows, reading at most how many bytes of the state, are processed in the driver."""
@@ -90,6 +106,7 @@ class SparkEngine(Engine):
 
     def __init__(self, start: Callable[[], SparkSession], mode: str = "auto") -> None:
         self._start, self._mode = start, mode
+        self._later = start if isinstance(start, Later) else Later(start)
         self.has_workers = mode != "local"
 
     @cached_property
@@ -100,19 +117,34 @@ class SparkEngine(Engine):
         ship_engine(session)
         return session
 
-    def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> DataFrame:
-        """See ``Engine``."""
+    def read(self, source: Changes, what: str = "changes", *, mask: Collection[str] = ()) -> DataFrame | Files:
+        """See ``Engine``. Plain Parquet files are read without Spark, unless the request asks for it."""
+        if self._mode != "spark":
+            try:
+                known = self._later.schemes
+                files = plain_parquet(source, schemes_of(self.spark) if known is None else known)
+                log.info("the %s (%s): %s, read without Spark", what, source, counted(files.rows, "row"))
+                return files
+            except NotPlainError as reason:
+                log.info("the %s (%s): read by Spark, because %s", what, source, reason)
         return read_changes(self.spark, source, what, mask=mask)
 
-    def types(self, rows: DataFrame, source: Changes) -> dict[str, str]:
+    def _frame(self, rows: Source, source: Changes, what: str, mask: Collection[str]) -> DataFrame:
+        """Rows as Spark has them."""
+        return read_changes(self.spark, source, what, mask=mask) if isinstance(rows, Files) else rows
+
+    def types(self, rows: Source, source: Changes) -> dict[str, str]:
         """See ``Engine``."""
-        return column_types(rows, source)
+        return checked_types(rows.types.items(), source) if isinstance(rows, Files) else column_types(rows, source)
 
     def fetch(
-        self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
     ) -> Columns:
         """See ``Engine``. Values of a large table, or of one of unknown size, come packed by workers."""
-        chosen, names = rows.selectExpr(*kept(rows, columns)), list(columns)
+        if self._is_read_here(rows, columns):
+            return columns_here(rows, columns, f"table ({source})", mask)
+        frame = self._frame(rows, source, "table", mask)
+        chosen, names = frame.selectExpr(*kept(frame, columns)), list(columns)
         small = self._mode == "local" or (self._mode == "auto" and is_small(source))
         with reading(source, "table", mask=mask):
             if not small:
@@ -122,12 +154,13 @@ class SparkEngine(Engine):
             return Columns.of(chosen.toArrow().rename_columns(names))
 
     def leave(
-        self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
     ) -> Left | Columns:
         """See ``Engine``. Packed rows are kept by Spark until it is known how many they are."""
-        if self._mode == "local" or (self._mode == "auto" and is_small(source)):
+        if self._mode == "local" or (self._mode == "auto" and is_small(source)) or self._is_read_here(rows, columns):
             return self.fetch(rows, columns, source, mask=mask)
-        chosen, names = rows.selectExpr(*kept(rows, columns)), list(columns)
+        frame = self._frame(rows, source, "table", mask)
+        chosen, names = frame.selectExpr(*kept(frame, columns)), list(columns)
         packed = chosen.mapInArrow(OnWorker(Pack()), PACKED_SCHEMA)
         pieces = packed.selectExpr(f"{PIECE_NUMBER} as piece", *packed.columns).persist()
         left = False
@@ -145,10 +178,13 @@ class SparkEngine(Engine):
                 pieces.unpersist()
 
     def measure(
-        self, rows: DataFrame, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
+        self, rows: Source, columns: Mapping[str, str], source: Changes, *, mask: Collection[str] = ()
     ) -> Measured:
         """See ``Engine``."""
-        chosen = rows.selectExpr(*kept(rows, columns))
+        if self._is_read_here(rows, columns):
+            return Measured.of(self.fetch(rows, columns, source, mask=mask))
+        frame = self._frame(rows, source, "table", mask)
+        chosen = frame.selectExpr(*kept(frame, columns))
         sizes = [
             f"sum(octet_length({kept_name(place)}))" if family(spark_type) in (Family.STRING, Family.BINARY) else "null"
             for place, spark_type in enumerate(columns.values())
@@ -159,28 +195,52 @@ class SparkEngine(Engine):
         nbytes = (size or 0 for size in found[len(columns) :])
         return Measured(total, dict(zip(columns, found, strict=False)), dict(zip(columns, nbytes, strict=True)))
 
+    def _is_read_here(self, rows: Source, columns: Mapping[str, str]) -> bool:
+        """Whether these columns come to this process without Spark."""
+        plain = isinstance(rows, Files) and bool(columns)
+        return plain and (self._mode == "local" or rows.size <= MOST_FILES_HERE)
+
     def instant(self, value: datetime) -> int:
         """See ``Engine``."""
         return instant_in(self.spark)(value)
 
     def tasks(self, rows: int, size: int) -> Tasks:
-        """See ``Engine``."""
-        here = self._mode == "local" or (self._mode == "auto" and rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE)
-        return Here() if here else OnSpark(self.spark)
+        """See ``Engine``. Workers that share the driver's processors do the same, but all of it goes through Java."""
+        small = rows <= MOST_ROWS_HERE and size <= MOST_BYTES_HERE
+        if self._mode == "local" or (self._mode == "auto" and small):
+            return Here()
+        alone = self._mode == "auto" and is_local(self._master)
+        return Here(threads_of(self._master)) if alone else OnSpark(self.spark)
 
     def searching(self, pairs: float, size: int) -> Tasks | None:
         """See ``Engine``."""
-        wanted = self._mode == "spark" or (self._mode == "auto" and pairs > SIZES.pairs_here and not self._is_alone())
+        many = self._mode == "auto" and pairs > SIZES.pairs_here
+        wanted = self._mode == "spark" or (many and not is_local(self._master))
         if not wanted or (is_connect(self.spark) and size > MOST_BYTES_BY_CONNECT):
             return None
         return OnSpark(self.spark)
 
-    def _is_alone(self) -> bool:
-        """Whether the workers have the driver's own processors: it then has nothing from sharing work with them."""
-        return not is_connect(self.spark) and str(self.spark.conf.get("spark.master", "")).partition("[")[0] == "local"
+    @cached_property
+    def _master(self) -> str:
+        known = self._later.master
+        return master_of(self.spark) if known is None else known
 
-    def stage(self, rows: DataFrame, asked: Staging) -> StagedLoad:
+    def stage(self, rows: Source, asked: Staging) -> StagedLoad:
         """See ``Engine``. A small load is fetched to the driver, so that no worker has to be started for it."""
+        if isinstance(rows, Files) and all(map(arrow_type, asked.columns.values())):
+            documents = self._staged_from(rows, asked)
+        else:
+            documents = self._staged_by_spark(self._frame(rows, asked.source, asked.what, asked.mask), asked)
+        return gather(documents, asked.storage, asked.load, list(asked.types.items()))
+
+    def _staged_from(self, files: Files, asked: Staging) -> list[str]:
+        """What is reported of files that are read without Spark, here or by tasks."""
+        shares = tuple(map(tuple, files.shares()))
+        reading = Reading(dict(files.types), f"{asked.what} ({asked.source})", tuple(asked.mask))
+        step = StageFiles(shares, reading, asked.storage, asked.load, dict(asked.columns))
+        return self.tasks(files.rows, files.size).run(len(shares), step)
+
+    def _staged_by_spark(self, rows: DataFrame, asked: Staging) -> list[str]:
         change_type = [f"{quoted(name)} as {CHANGE_TYPE}" for name in asked.types if name.lower() == CHANGE_TYPE]
         chosen = rows.selectExpr(*kept(rows, asked.columns), *change_type, f"{row_hash(rows, SALT)} as {SALT}")
         with reading(asked.source, asked.what, mask=asked.mask):
@@ -188,7 +248,7 @@ class SparkEngine(Engine):
             if documents is None:
                 stage = Stage(asked.storage, asked.load, tuple(asked.columns))
                 documents = [row["document"] for row in chosen.mapInArrow(OnWorker(stage), DOCUMENT_SCHEMA).collect()]
-        return gather(documents, asked.storage, asked.load, list(asked.types.items()))
+        return documents
 
     def _staged_here(self, rows: DataFrame, asked: Staging) -> list[str] | None:
         """What a worker would report, for rows that came to the driver; ``None`` when they are for the workers.
@@ -217,9 +277,10 @@ class SparkEngine(Engine):
         """See ``Engine``."""
         return differences(self.spark, storage, snapshot, source, mask)
 
-    def quarantine(self, *given: Any, **named: Any) -> dict[str, Any]:
+    def quarantine(self, storage: Storage, rows: Source, request: Request, *given: Any) -> dict[str, Any]:
         """See ``Engine``."""
-        return quarantine(self.spark, *given, **named)
+        frame = self._frame(rows, request.changes, "changes", request.mask)
+        return quarantine(self.spark, storage, frame, request, *given)
 
 
 def is_large(source: Changes, most: int = MOST_FILES_HERE) -> bool:
@@ -244,7 +305,7 @@ def _local_files(source: Changes) -> list[Path]:
 
 
 def engine_of(given: Any, mode: str = "auto") -> Engine:
-    """An engine from what a job is given: one, a Spark session, or a function that starts one."""
+    """An engine from what a job is given: one, a Spark session, or what starts one."""
     if isinstance(given, Engine):
         return given
     return SparkEngine(given if callable(given) else lambda: given, mode)
