@@ -41,14 +41,15 @@ def partners_of(
     masks = matrix(table.layout.terms, [boxes[one] for one in some.tolist()])
     terms = np.flatnonzero((masks != int(ALL)).any(axis=0))
     masks, asked, found = masks[:, terms], asked[some], result[some]
-    order, starts, cells = _in_cells(_lines(table.left, terms, among), len(among))
+    order, starts, cells = in_cells(_lines(table.left, terms, among), len(among))
     order = order if len(among) == table.rows else among[order]
     sides = [(table.left, table.right, masks), (table.right, table.left, turned(masks))]
     ends = None
     for mine, others, way in sides:
         if ends is None or table.left is not table.right:
-            ends = _ends(_lines(others, terms, among), cells, len(starts) - 1)
-        most = _find(mine[terms][:, rows], _Cells(others, terms, order, starts, *ends), way, asked, found, most)
+            ends = ends_of(_lines(others, terms, among), cells, len(starts) - 1)
+        places = 2 * mine[terms][:, rows] + 1
+        most = find(places, Cells(others, terms, order, starts, *ends), way, asked, found, most)
     if most < 0:
         return None
     result[some] = found
@@ -62,8 +63,11 @@ def _lines(codes: np.ndarray, terms: np.ndarray, rows: np.ndarray) -> list[np.nd
     return [codes[term, chosen] for term in terms.tolist()]
 
 
-class _Cells(NamedTuple):
-    """All codes of a table, the terms that matter, its rows in the order of cells, where these begin, what each has."""
+class Cells(NamedTuple):
+    """All codes of a table, the terms that matter, its rows in the order of cells, where these begin, what each has.
+
+    What a cell, or a block of them, has are its smallest and largest places.
+    """
 
     codes: np.ndarray
     terms: np.ndarray
@@ -71,20 +75,24 @@ class _Cells(NamedTuple):
     starts: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    least: np.ndarray
+    greatest: np.ndarray
 
 
-def _ends(lines: Sequence[np.ndarray], cells: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest and the largest code of each term in each cell."""
-    from dc_engine.kernels.cells import find_ends  # numba
+def ends_of(lines: Sequence[np.ndarray], cells: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
+    """The smallest and the largest code of each term in each cell, and in each block of cells: 2c + 1 for code c."""
+    from dc_engine.kernels.cells import BLOCK, find_ends  # numba
 
     low, high = (np.full((len(lines), count), end, np.int32) for end in (np.iinfo(np.int32).max, -1))
     with ThreadPoolExecutor(_workers()) as pool:
         list(pool.map(lambda line, *ends: find_ends(line, cells, *ends), lines, low, high))
-    return low, high
+    low, high = np.where(high < 0, low, 2 * low + 1), 2 * high + 1
+    blocks = np.arange(0, count, BLOCK)
+    return low, high, np.minimum.reduceat(low, blocks, axis=1), np.maximum.reduceat(high, blocks, axis=1)
 
 
-def _find(mine: np.ndarray, cells: _Cells, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int) -> int:
-    """Look for partners of rows, by their codes as one side of the boxes, among the codes of all as the other.
+def find(mine: np.ndarray, cells: Cells, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int) -> int:
+    """Look for partners of rows, by the places of their values as one side of the boxes, among all as the other.
 
     At most so many pairs are compared; returned is how many might be after that, below 0 if it was stopped.
     """
@@ -99,7 +107,7 @@ def _find(mine: np.ndarray, cells: _Cells, boxes: np.ndarray, asked: np.ndarray,
     return -1 if min(left) < 0 else sum(left)
 
 
-def _in_cells(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def in_cells(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows in the order of their cells, where each begins (and the last one ends), and the cell of each row."""
     from dc_engine.kernels.cells import count_in, move, sorted_by  # numba
 

@@ -97,6 +97,34 @@ def united(space: Space, parts: Sequence[Part], rows: int) -> dict[str, np.ndarr
     return named
 
 
+def placed(
+    space: Space,
+    values: Callable[[str], pa.Array],
+    columns: Columns,
+    find: Callable[[str, pa.Array], np.ndarray | None],
+) -> dict[str, np.ndarray]:
+    """Where the values of other rows are among those of codes: 2c + 1 for the value of code c, -1 for NULL.
+
+    A value that no code stands for is 2c if it comes just before that of code c; where there is no order, it is 0.
+    ``find`` may know a fast way to find values of a class, by its first column: their codes, -1 for those without one.
+    """
+    found: dict[str, np.ndarray] = {}
+    for one in _classes(space):
+        known = values(one.members[0])
+        chunks = [[comparable(chunk, one.family) for chunk in columns[name].chunks] for name in one.members]
+        codes, some = _coded(chunks)
+        there = find(one.members[0], some)
+        places = 2 * (_found_among(known, some, ordered=one.ordered) if there is None else there) + 1
+        if one.ordered:
+            fresh = np.flatnonzero(places < 0)
+            places[fresh] = 2 * _smaller(known, some.take(pa.array(fresh)))
+        else:
+            places[places < 0] = 0
+        places = np.append(places, NULL).astype(np.int32)
+        found |= {name: places[mine] for name, mine in zip(one.members, codes, strict=True)}
+    return found
+
+
 Given = Sequence[Any]
 """What was read of an order class: of each part that has codes their values, of any other the columns."""
 
@@ -179,14 +207,13 @@ def _among(known: pa.Array, some: pa.Array, *, ordered: bool) -> tuple[np.ndarra
     """What the codes of known values become when others join them (nothing if they stay), those of the others, and
     which of these are new. Both have a last code, that of NULL, which is also what -1 picks.
     """
-    numbers = ordered and (pa.types.is_integer(known.type) or pa.types.is_floating(known.type))
-    place_of = np.append(_found_in_order(known, some) if numbers else _found(known, some), np.int32(NULL))
+    place_of = np.append(_found_among(known, some, ordered=ordered), np.int32(NULL))
     fresh = np.flatnonzero(place_of[:-1] == NULL)
     if not len(fresh) or not ordered:
         place_of[fresh] = len(known) + np.arange(len(fresh), dtype=np.int32)
         return None, place_of, fresh
     new = some.take(pa.array(fresh))
-    if numbers:
+    if _are_numbers(known):
         old, added, mine = known.to_numpy(), np.sort(new.to_numpy()), new.to_numpy()
         passed = np.bincount(np.searchsorted(old, added), minlength=len(old) + 1)  # few are looked for among many
         moved = np.arange(len(old)) + np.cumsum(passed[:-1])
@@ -200,6 +227,25 @@ def _among(known: pa.Array, some: pa.Array, *, ordered: bool) -> tuple[np.ndarra
     is_old[fresh] = is_old[-1] = False
     place_of[is_old] = moved[place_of[is_old]]
     return np.append(moved, NULL).astype(np.int32), place_of, fresh
+
+
+def _are_numbers(values: pa.Array) -> bool:
+    return pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+
+
+def _smaller(known: pa.Array, new: pa.Array) -> np.ndarray:
+    """How many known values, which are in order, come before each of some that are not among them."""
+    if _are_numbers(known):
+        return np.searchsorted(known.to_numpy(), new.to_numpy())
+    order = sorted_order(pa.concat_arrays([known, new]))
+    before = np.empty(len(order), np.int64)
+    before[order] = np.cumsum(order < len(known))
+    return before[len(known) :]
+
+
+def _found_among(known: pa.Array, some: pa.Array, *, ordered: bool) -> np.ndarray:
+    """Where values are among known ones, perhaps in order; -1 where they are not."""
+    return _found_in_order(known, some) if ordered and _are_numbers(known) else _found(known, some)
 
 
 def _found(known: pa.Array, some: pa.Array) -> np.ndarray:

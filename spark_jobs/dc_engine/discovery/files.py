@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,16 +165,42 @@ def read_codes(storage: Storage, space: Space, files: Sequence[DataFile]) -> Kep
     if not by_owner.keys() >= set(owners):
         return None
     reader, known = (Reader(storage, by_owner[owner], keep=True) for owner in owners)
-    table = reader.read(range(len(reader.group_starts) - 1), [ROW_ID, *space.columns], threads=True)
-    codes = {name: [chunk.to_numpy() for chunk in table.column(name).chunks] for name in space.columns}
+    groups = np.arange(len(reader.group_starts) - 1)
+    names = [*space.columns]
+    lines = reader.made(
+        groups, [ROW_ID, *names], "lines", lambda table: _Lines.of(table, names), _Lines.nbytes, threads=True
+    )
+    codes = dict(zip(names, lines.codes, strict=True))
+    first_of = {members[0]: members for members in space.order_classes}
 
     def values(name: str) -> pa.Array:
-        members = next(some for some in space.order_classes if some[0] == name)
-        count = 1 + max(int(some.max(initial=-1)) for member in members for some in codes[member])
-        groups = range(int(np.searchsorted(known.group_starts[:-1], count)))
-        return whole(known.read(groups, [name]).column(0))[:count]
+        count = 1 + max(lines.last[member] for member in first_of[name])
+        mine = np.arange(int(np.searchsorted(known.group_starts[:-1], count)))
+        if not len(mine):
+            return known.read(mine, [name]).column(0).combine_chunks()
+        return known.made(mine, [name], name, lambda table: whole(table.column(0)), lambda some: some.nbytes)[:count]
 
-    return Kept(whole(table.column(ROW_ID)).to_numpy(), Coding(codes, values))
+    return Kept(lines.ids, Coding({name: [line] for name, line in codes.items()}, values))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The ids of rows, and their codes as the lines of one array, with the last code of each column."""
+
+    ids: np.ndarray
+    codes: np.ndarray
+    last: Mapping[str, int]
+
+    @staticmethod
+    def of(table: pa.Table, names: Sequence[str]) -> _Lines:
+        codes = np.empty((len(names), table.num_rows), np.int32)
+        for line, name in zip(codes, names, strict=True):
+            np.concatenate([chunk.to_numpy() for chunk in table.column(name).chunks], out=line)
+        last = {name: int(line.max(initial=-1)) for name, line in zip(names, codes, strict=True)}
+        return _Lines(whole(table.column(ROW_ID)).to_numpy(), codes, last)
+
+    def nbytes(self) -> int:
+        return self.ids.nbytes + self.codes.nbytes
 
 
 def write_dependencies(storage: Storage, load: int, dependencies: Sequence[Dependency]) -> DataFile:

@@ -6,8 +6,12 @@ import numpy as np
 from numba import njit
 
 _LESS, _EQUAL, _GREATER, _ALL = 1, 2, 4, 7
-_BLOCK = 32
+BLOCK = 32
 """So many cells are left out together, if none of them can have a partner."""
+_AT_ONCE = 64
+"""So many pairs are compared together."""
+_WORD = 8
+"""So many flags of blocks are looked at together, as one word."""
 
 
 @njit(cache=True, nogil=True)
@@ -50,83 +54,99 @@ def find_ends(codes, cells, low, high):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _narrow(near, code, low, high, admitted):  # type: ignore[no-untyped-def]
-    """Take away cells in whose range no value has an admitted outcome with a code: plain loops, to be vectorised."""
-    if admitted == _LESS | _GREATER:
-        for cell in range(near.size):
-            near[cell] &= (low[cell] != code) | (high[cell] != code)
-        return
-    if not admitted & _GREATER:
-        least = code if admitted & _EQUAL else code + 1
-        for cell in range(near.size):
-            near[cell] &= high[cell] >= least
-    if not admitted & _LESS:
-        most = code if admitted & _EQUAL else code - 1
-        for cell in range(near.size):
-            near[cell] &= low[cell] <= most
+def _narrow(codes, place, said, box, low, high, first, size, near):  # type: ignore[no-untyped-def]
+    """Flag cells, from ``first`` on, in whose ranges some value may have an admitted outcome with that of a row.
+
+    Plain loops over what lies side by side, to be vectorised.
+    """
+    for cell in range(size):
+        near[cell] = 1
+    for term in said:
+        code, admitted = codes[term, place], box[term]
+        equal = np.int32(1 if admitted & _EQUAL else 0)
+        if admitted == _LESS | _GREATER:
+            for cell in range(size):
+                near[cell] &= (low[term, first + cell] != code) | (high[term, first + cell] != code)
+            continue
+        if not admitted & _GREATER:
+            least = np.int32(code + 1 - equal)
+            for cell in range(size):
+                near[cell] &= high[term, first + cell] >= least
+        if not admitted & _LESS:
+            most = np.int32(code - 1 + equal)
+            for cell in range(size):
+                near[cell] &= low[term, first + cell] <= most
 
 
 @njit(cache=True, nogil=True)
-def _partner(codes, place, others, terms, order, first, last, box, said):  # type: ignore[no-untyped-def]
-    """The first other row of a cell with which a row lies in a box, or -1."""
-    for number in range(first, last):
-        other, inside = order[number], True
+def _partner(codes, place, others, terms, order, first, last, box, said, flags):  # type: ignore[no-untyped-def]
+    """The first other row of a cell with which a row lies in a box, or -1.
+
+    Rows are far apart in memory, so each term is looked at in several, that the machine waits for all of them at once.
+    """
+    while first < last:
+        size, left = min(flags.size, last - first), True
+        for number in range(size):
+            flags[number] = 1
         for term in said:
-            code, value = codes[term, place], others[terms[term], other]
-            outcome = _LESS if code < value else _EQUAL if code == value else _GREATER
-            if value < 0 or not outcome & box[term]:
-                inside = False
+            if not left:
                 break
-        if inside:
-            return other
+            code, line, admitted, left = codes[term, place], terms[term], box[term], False
+            for number in range(size):
+                value = 2 * others[line, order[first + number]] + 1
+                outcome = _LESS * (code < value) + _EQUAL * (code == value) + _GREATER * (code > value)
+                flags[number] &= (value >= 0) & (outcome & admitted != 0)
+                left |= flags[number] != 0
+        if left:
+            for number in range(size):
+                if flags[number]:
+                    return order[first + number]
+        first += size
     return -1
 
 
 @njit(cache=True, nogil=True)
-def _blocks(low, high):  # type: ignore[no-untyped-def]
-    """The smallest and largest code of each term in each block of cells."""
-    terms, cells = low.shape
-    count = (cells + _BLOCK - 1) // _BLOCK
-    least, most = np.empty((terms, count), np.int32), np.empty((terms, count), np.int32)
-    for term in range(terms):
-        for block in range(count):
-            least[term, block] = low[term, block * _BLOCK : (block + 1) * _BLOCK].min()
-            most[term, block] = high[term, block * _BLOCK : (block + 1) * _BLOCK].max()
-    return least, most
+def _has_values(codes, place, said):  # type: ignore[no-untyped-def]
+    """Whether a row has no NULL in some terms."""
+    least = 0
+    for term in said:
+        least = min(least, codes[term, place])
+    return least >= 0
 
 
 @njit(cache=True, nogil=True)
 def find_partners(codes, all_cells, boxes, asked, first, last, found, most):  # type: ignore[no-untyped-def]
     """For each asked row (from ``first`` to before ``last``) and box the first partner with which it lies in the box.
 
-    ``codes`` has the values of the rows by term, -1 for NULL. Cells of up to ``most`` rows in all are looked at:
-    returned are those that are left, below 0 when there were more.
+    ``codes`` has the places of the rows' values among those of the others, by term: 2c + 1 for the value of code c, 2c
+    for one just before it, -1 for NULL. So have the cells their smallest and largest ones. Cells of up to ``most`` rows
+    in all are looked at: returned are those that are left, below 0 when there were more.
     """
-    others, terms, order, starts, low, high = all_cells
-    least, greatest = _blocks(low, high)
-    near_blocks, near_cells = np.empty(least.shape[1], np.uint8), np.empty(_BLOCK, np.uint8)
+    others, terms, order, starts, low, high, least, greatest = all_cells
+    count, cells = least.shape[1], starts.size - 1
+    near_blocks = np.zeros((count + _WORD - 1) // _WORD * _WORD, np.uint8)
+    near_words, near, flags = near_blocks.view(np.uint64), np.empty(BLOCK, np.uint8), np.empty(_AT_ONCE, np.uint8)
     for number in range(boxes.shape[0]):
         box = boxes[number]
         said = np.flatnonzero(box != _ALL)
         for place in range(first, last):
-            if not asked[number, place] or found[number, place] >= 0:
+            if not asked[number, place] or found[number, place] >= 0 or not _has_values(codes, place, said):
                 continue
-            near_blocks[:] = 1
-            for term in said:
-                if codes[term, place] < 0:
-                    near_blocks[:] = 0
-                _narrow(near_blocks, codes[term, place], least[term], greatest[term], box[term])
-            for block in np.flatnonzero(near_blocks):
-                begin, end = block * _BLOCK, min(block * _BLOCK + _BLOCK, starts.size - 1)
-                near = near_cells[: end - begin]
-                near[:] = 1
-                for term in said:
-                    _narrow(near, codes[term, place], low[term, begin:end], high[term, begin:end], box[term])
-                for cell in range(begin, end):
+            _narrow(codes, place, said, box, least, greatest, 0, count, near_blocks)
+            block = -1
+            while block + 1 < count:
+                block += 1
+                if not near_words[block // _WORD]:
+                    block |= _WORD - 1
+                if not near_blocks[block]:
+                    continue
+                begin, size = block * BLOCK, min(BLOCK, cells - block * BLOCK)
+                _narrow(codes, place, said, box, low, high, begin, size, near)
+                for cell in range(begin, begin + size):
                     if near[cell - begin] and found[number, place] < 0:
                         most -= starts[cell + 1] - starts[cell]
                         found[number, place] = _partner(
-                            codes, place, others, terms, order, starts[cell], starts[cell + 1], box, said
+                            codes, place, others, terms, order, starts[cell], starts[cell + 1], box, said, flags
                         )
                 if found[number, place] >= 0 or most < 0:
                     break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ from dc_engine.maintained.covered import Coming, Covered
 from dc_engine.maintained.everything import DEPENDENCIES
 from dc_engine.maintained.reading import Flags, coming_and_going
 from dc_engine.maintained.resting import Part, Resting, rests
+from dc_engine.maintained.standing import leaves_all
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
@@ -87,19 +89,35 @@ def passage_of(ground: Ground, base: Snapshot, change: Change, space: Space, mod
 
 
 class _Here(Passage):
-    """All rows are here."""
+    """All rows are here, when they are needed: where nothing falls they are not."""
 
     def __init__(self, ground: Ground, base: Snapshot, change: Change, space: Space, mode: str) -> None:
-        self._all, self._flags = coming_and_going(ground.storage, base, space, change)
+        self._storage, self._base, self._change = ground.storage, base, change
         self._space, self._mode, self._workers = space, mode, searchers(ground.engine)
         self._there: dict[int, tuple[Coded, np.ndarray]] = {}
-        self.counts = (int(self._at(0).sum()), int(self._at(1).sum()), int(self._at(2).sum()))
+        self.counts = (base.rows, base.rows, base.rows + change.rows)
+        if change.undone.inserts or change.undone.deletes:
+            self.counts = (int(self._at(0).sum()), int(self._at(1).sum()), int(self._at(2).sum()))
+
+    @cached_property
+    def _rows(self) -> tuple[Coded, Flags]:
+        return coming_and_going(self._storage, self._base, self._space, self._change)
+
+    @property
+    def _all(self) -> Coded:
+        return self._rows[0]
 
     def _at(self, moment: int) -> np.ndarray:
-        return self._flags.at(moment)
+        return self._rows[1].at(moment)
 
     def after(self, known: Known, moment: int) -> Known:
         """See ``Passage``."""
+        storage, change = self._storage, self._change
+        some = change.undone if moment == 1 else change
+        if not some.inserts and not some.deletes:
+            return known
+        if moment == 2 and leaves_all(storage, self._base, change, self._space, known):
+            return known
         before, after = self._at(moment - 1), self._at(moment)
         if (before == after).all():
             return known

@@ -25,6 +25,7 @@ from dc_engine.state.parquet import Reader
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 
+Places = range | np.ndarray
 _SELDOM = 16
 """Codes are written again when this part of their number is missing."""
 
@@ -138,25 +139,44 @@ def _living(storage: Storage, snapshot: Snapshot, space: Space, *, kept: bool = 
 
 def _rows(storage: Storage, snapshot: Snapshot, space: Space, dead: BitMap64, known: Kept | None) -> list[_Rows]:
     """The rows of all files without those that are dead; first those whose codes are known."""
-    columns, gone = list(space.columns), np.array(dead.to_array(), np.int64)
-    found: list[range | np.ndarray] = []
+    found, others = parted(storage, snapshot, dead, known)
+    plain = _values(storage, others, dead, list(space.columns))
+    return [*_chosen(known, found.values()), *plain] if known else plain
+
+
+def parted(
+    storage: Storage, snapshot: Snapshot, dead: BitMap64, known: Kept | None
+) -> tuple[dict[DataFile, Places], list[DataFile]]:
+    """Files of rows whose codes are known, with the places of these that count, and the others."""
+    gone = np.array(dead.to_array(), np.int64)
+    found: dict[DataFile, Places] = {}
     others: list[DataFile] = []
     for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows else ():
         places = None if known is None else _places(storage, file, known.ids, gone)
         if places is None:
             others.append(file)
         elif len(places):
-            found.append(places)
-    plain = _values(storage, others, dead, columns)
-    if known is None or not found:
-        return plain
-    if isinstance(found[0], range) and len(found[0]) == len(known.ids):
-        return [_Rows(known.ids, known.coding), *plain]
-    chosen = np.concatenate([np.asarray(some) for some in found])
-    return [_Rows(known.ids[chosen], known.coding.chosen(chosen)), *plain]
+            found[file] = places
+    return found, others
 
 
-def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> range | np.ndarray | None:
+def _chosen(known: Kept, found: Iterable[Places]) -> list[_Rows]:
+    """Rows whose codes are known, by their places; nothing if there are none."""
+    places = joined_places(known, found)
+    if places is None:
+        return [_Rows(known.ids, known.coding)]
+    return [_Rows(known.ids[places], known.coding.chosen(places))] if len(places) else []
+
+
+def joined_places(known: Kept, found: Iterable[Places]) -> np.ndarray | None:
+    """All of some places; nothing if they are those of all rows, in their order."""
+    some = list(found)
+    if some and isinstance(some[0], range) and len(some[0]) == len(known.ids):
+        return None
+    return np.concatenate([np.zeros(0, np.int64), *(np.asarray(one) for one in some)])
+
+
+def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> Places | None:
     """Where the rows of a file but for those that are gone are among ids; nothing if one is not there."""
     first = _first_id(file)
     if first is None:
@@ -204,8 +224,10 @@ class _Share:
         return (column if self.alive is None else column.filter(self.alive)).chunks
 
 
-def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64) -> list[_Share]:
-    return [share for share in (_Share.of(storage, file, dead) for file in files) if len(share.ids)]
+def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str] = ()) -> list[_Share]:
+    """The shares of files with rows that count; a file without one of the columns has only dead ones."""
+    wanted, shares = set(columns), [_Share.of(storage, file, dead) for file in files]
+    return [share for share in shares if len(share.ids) and wanted <= set(share.reader.schema.names)]
 
 
 def _columns(shares: Sequence[_Share], columns: Sequence[str]) -> Columns:
@@ -217,10 +239,15 @@ def _columns(shares: Sequence[_Share], columns: Sequence[str]) -> Columns:
     return Columns(columns, sum(len(share.ids) for share in shares), column)
 
 
+def values_of(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str]) -> Columns | None:
+    """Rows as values; nothing if there are none."""
+    shares = _shares(storage, files, dead, columns)
+    return _columns(shares, columns) if shares else None
+
+
 def _values(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str]) -> list[_Rows]:
-    """Rows as values; nothing if there are none. A file without one of the columns has only dead rows."""
-    wanted = set(columns)
-    shares = [share for share in _shares(storage, files, dead) if wanted <= set(share.reader.schema.names)]
+    """The same with their ids."""
+    shares = _shares(storage, files, dead, columns)
     return [_Rows(np.concatenate([one.ids for one in shares]), _columns(shares, columns))] if shares else []
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dc_engine.sizes import SIZES
@@ -47,3 +48,20 @@ class Memory:
 
 MEMORY = Memory()
 """That of this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where things lie that are made of some files, under what these are; without that nothing stays."""
+
+    key: Hashable | None = None
+
+    def recall(self, name: Hashable, make: Callable[[], Content], size: Callable[[Content], int]) -> Content:
+        """What has this name, made if it is not there."""
+        if self.key is None:
+            return make()
+
+        def read(known: Content | None) -> Content:
+            return make() if known is None else known
+
+        return MEMORY.recall((self.key, name), read, size)

@@ -224,11 +224,13 @@ class Reader:
         key: Hashable,
         make: Callable[[pa.Table], Content],
         size: Callable[[Content], int],
+        *,
+        threads: bool = False,
     ) -> Content:
         """What is made of some columns of consecutive row groups; with ``keep`` it stays in memory in place of them."""
 
         def read(known: Content | None) -> Content:
-            return make(self._read(groups.tolist(), columns, threads=False)) if known is None else known
+            return make(self._read(groups.tolist(), columns, threads)) if known is None else known
 
         return self._recalled((key, int(groups[0]), int(groups[-1])), read, size)
 

@@ -1,0 +1,54 @@
+"""Texts that are looked for among many others, by a table of their hashes; what it finds is compared byte by byte."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_START, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+
+
+@njit(cache=True, nogil=True)
+def _slot(data, first, last, slots):  # type: ignore[no-untyped-def]
+    """Where to begin to look for a text in a table of a power of two."""
+    code = _START
+    for place in range(first, last):
+        code = (code ^ np.uint64(data[place])) * _PRIME
+    return np.int64((code ^ code >> np.uint64(32)) & np.uint64(slots - 1))
+
+
+@njit(cache=True, nogil=True)
+def hashed(offsets, data, slots):  # type: ignore[no-untyped-def]
+    """The number of a text in each slot of a table, or -1: each in the first free one from where looking begins."""
+    table = np.full(slots, -1, np.int32)
+    for number in range(offsets.size - 1):
+        slot = _slot(data, offsets[number], offsets[number + 1], slots)
+        while table[slot] >= 0:
+            slot = (slot + 1) & (slots - 1)
+        table[slot] = number
+    return table
+
+
+@njit(cache=True, nogil=True)
+def _same(data, first, last, other, begin, end):  # type: ignore[no-untyped-def]
+    same = last - first == end - begin
+    place = 0
+    while same and place < last - first:
+        same = data[first + place] == other[begin + place]
+        place += 1
+    return same
+
+
+@njit(cache=True, nogil=True)
+def look_up(offsets, data, table, mine, texts):  # type: ignore[no-untyped-def]
+    """The number of each of some texts in a table, or -1."""
+    found = np.full(mine.size - 1, -1, np.int32)
+    for number in range(mine.size - 1):
+        slot = _slot(texts, mine[number], mine[number + 1], table.size)
+        while table[slot] >= 0:
+            known = table[slot]
+            if _same(data, offsets[known], offsets[known + 1], texts, mine[number], mine[number + 1]):
+                found[number] = known
+                break
+            slot = (slot + 1) & (table.size - 1)
+    return found

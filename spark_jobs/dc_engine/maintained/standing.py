@@ -1,0 +1,112 @@
+"""The rows of a state, to look up those of a load among them: what is made of them is remembered with their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from dc_engine.detection.dead import read_dead
+from dc_engine.discovery.coding import coding_of
+from dc_engine.discovery.files import Kept, read_codes
+from dc_engine.discovery.known import WITNESSED, Known
+from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.screening import Standing, breaks_nothing
+from dc_engine.discovery.space import Space
+from dc_engine.history.change import Change
+from dc_engine.maintained.reading import joined_places, parted, values_of
+from dc_engine.sizes import SIZES
+from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.memory import Shelf
+from dc_engine.state.snapshots import Snapshot
+from dc_engine.state.storage import Storage
+
+
+def leaves_all(storage: Storage, base: Snapshot, change: Change, space: Space, known: Known) -> bool:
+    """Whether a change certainly leaves everything as it is that is known about dependencies.
+
+    Few rows come, none goes, and what holds is neither a matter of numbers nor of columns that had no NULL.
+    """
+    undone, rows = change.undone, sum(one.rows for one in change.inserts)
+    if undone.inserts or undone.deletes or change.deletes or not 0 < rows <= SIZES.rows_in_cells:
+        return False
+    if known.mode != WITNESSED or space.max_error or space.limits.min_support or base.rows < 2:
+        return False
+    columns = values_of(storage, change.inserts, BitMap64(), [*space.columns])
+    if columns is None:
+        return False
+    given = {name: columns[name] for name in space.columns}
+    if space.nulls != "equal" and any(some.null_count for name, some in given.items() if name not in known.nullable):
+        return False
+    old = _Old(storage, base, space, Layout(space.terms(known.nullable)))
+    return breaks_nothing(old.layout, known.boxes, old.parts(), given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """The rows of a snapshot, in parts: those whose codes are kept, and later ones."""
+
+    storage: Storage
+    base: Snapshot
+    space: Space
+    layout: Layout
+
+    def parts(self) -> list[Standing]:
+        """All that count. Later ones are put together two by two as they come, and those again.
+
+        So there are never many parts, and a load makes few of them anew.
+        """
+        base, storage = self.base, self.storage
+        codes, dead = base.files_of(FileKind.CODES), read_dead(storage, base.files_of(FileKind.DEAD))
+        known = read_codes(storage, self.space, codes)
+        found, others = parted(storage, base, dead, known)
+        parts = [self._later(others[first:last], dead) for first, last in pairwise(_halves(len(others)))]
+        if known is not None and found:
+            parts.append(self._kept([*found, *codes], known, joined_places(known, found.values())))
+        return [one for one in parts if one is not None]
+
+    def _kept(self, files: Sequence[DataFile], known: Kept, places: np.ndarray | None) -> Standing:
+        shelf, coding = self._shelf(files), known.coding
+        codes = {name: some[0] for name, some in coding.codes.items()}
+        if places is not None:
+            lines = shelf.recall(
+                "chosen", lambda: np.stack([some[places] for some in codes.values()]), lambda one: one.nbytes
+            )
+            codes = dict(zip(codes, lines, strict=True))
+        return Standing(self.space, self.layout, codes, coding.values, shelf)
+
+    def _later(self, files: Sequence[DataFile], dead: BitMap64) -> Standing | None:
+        shelf = self._shelf(files)
+
+        def make() -> tuple[np.ndarray, dict[str, pa.Array]]:
+            columns = values_of(self.storage, files, dead, [*self.space.columns])
+            if columns is None:
+                return np.zeros((len(self.space.columns), 0), np.int32), {}
+            coding = coding_of(self.space, [columns])
+            lines = np.stack([coding.codes[name][0] for name in self.space.columns]).astype(np.int32, copy=False)
+            return lines, {members[0]: coding.values(members[0]) for members in self.space.order_classes}
+
+        lines, values = shelf.recall(
+            "coding", make, lambda one: one[0].nbytes + sum(some.nbytes for some in one[1].values())
+        )
+        if not lines.shape[1]:
+            return None
+        return Standing(
+            self.space, self.layout, dict(zip(self.space.columns, lines, strict=True)), values.__getitem__, shelf
+        )
+
+    def _shelf(self, files: Sequence[DataFile]) -> Shelf:
+        """Where things are kept that are made of rows in some files but for those that are dead."""
+        named = [(one.sha256, self.storage.stamp(one.path)) for one in (*files, *self.base.files_of(FileKind.DEAD))]
+        remembers = all(stamp for _, stamp in named)
+        return Shelf((self.space.id, self.layout.terms.nullable, *named) if remembers else None)
+
+
+def _halves(count: int) -> list[int]:
+    """Where parts begin and end: of so many as the digits of a number have in base two."""
+    sizes = [1 << digit for digit in reversed(range(count.bit_length())) if count >> digit & 1]
+    return [*accumulate(sizes, initial=0)]
