@@ -1,4 +1,8 @@
-"""A job on a Spark Connect server: its driver is a process of the task, so that it ends with the task."""
+"""A job on a Spark Connect server: its driver is a process of the task, so that it ends with the task.
+
+A server goes on with what it was asked for when its client is gone. So whoever of the two is left ends the session: the
+driver, when it ends or when the task is gone; the task, when the driver was killed at once.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
+from uuid import uuid4
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.log import mask_secret
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
 
 GRACE = 15
 """For how many seconds a driver may tell the server that it is ended."""
+_RELEASE = 60
+"""For how many seconds the task may do so in its place."""
 _LAST_LINES = 20
 # Whatever decides how an application is started: a server has been started already.
 _NOT_THERE = (
@@ -71,6 +78,11 @@ def remote(conn_id: str, connection: Connection) -> str:
     return "".join([f"sc://{host}", f":{port}" if port else "", "/", *(f";{one}={parts[one]}" for one in parts)])
 
 
+def with_session(address: str) -> str:
+    """The address with a session of its own, so that the task knows which one its driver has."""
+    return f"{address};session_id={uuid4()}"
+
+
 def hand_over(folder: Path, address: str, conf: Mapping[str, Any]) -> Path:
     """Write down for the driver where to run, in a file that only this user may read."""
     path = folder / "connect.json"
@@ -79,12 +91,18 @@ def hand_over(folder: Path, address: str, conf: Mapping[str, Any]) -> Path:
     return path
 
 
+# Not from the current folder, which may hold anything.
+_MODULE = (sys.executable, "-P", "-m")
+
+
 class Driver:
     """The process that is the job's driver."""
 
-    def __init__(self, job: str, arguments: Sequence[str], environment: Mapping[str, str], log: SparkLog) -> None:
-        # Not from the current folder, which may hold anything.
-        self._command = [sys.executable, "-P", "-m", f"dc_engine.{job}", *arguments]
+    def __init__(
+        self, job: str, arguments: Sequence[str], environment: Mapping[str, str], log: SparkLog, address: str
+    ) -> None:
+        self._command = [*_MODULE, f"dc_engine.{job}", *arguments, "--parent", str(os.getpid())]
+        self._address = address
         self._environment = {**os.environ, **environment}
         self._log = log
         self.name = f"python -m dc_engine.{job}"
@@ -109,7 +127,9 @@ class Driver:
         for line in process.stdout or ():
             last.append(line.rstrip("\n"))
             self._log.info(last[-1])
-        if process.wait():
+        if process.wait() < 0 and not self._ended:
+            self._release()
+        if process.returncode:
             raise AirflowException("\n".join([f"{self.name} ended with {process.returncode}.", *last]))
 
     def end(self) -> None:
@@ -123,3 +143,15 @@ class Driver:
         except subprocess.TimeoutExpired:
             end_descendants(process.pid)
             process.kill()
+            self._release()
+
+    def _release(self) -> None:
+        """End the session of a driver that was killed, which could not do so itself."""
+        command, address = [*_MODULE, "dc_engine.connecting"], self._address.encode()
+        try:
+            subprocess.run(
+                command, input=address, env=self._environment, capture_output=True, check=True, timeout=_RELEASE
+            )
+            self._log.info("The driver was killed: its session was ended, and all that the server did for it.")
+        except subprocess.SubprocessError:  # with what was said, which may quote the token
+            self._log.info("The driver was killed, and its session could not be ended: the server goes on for minutes.")

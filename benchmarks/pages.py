@@ -1,7 +1,9 @@
 """The review pages on a large state: many loads, violations and dependencies. Seconds to the first byte, and sizes.
 
 ``python -m benchmarks.pages`` takes about six minutes, most of them to make the state. An API server runs, and is asked
-as a browser asks it: Airflow's own part (who asks, and what its task has recorded) is in the numbers.
+as a browser asks it: Airflow's own part (who asks, and what its task has recorded) is in the numbers. The first page
+of the table, the first time, is the first page after the start of the server; all pages have to be as fast the first
+time as later.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ LOADS, VIOLATIONS, DEPENDENCIES = 2_000, 1_000_000, 5_000
 SECONDS, BYTES = 0.3, 200_000
 _ROUNDS = 7
 _COLUMNS = 14
+_OPENING = 3
+"""Seconds after the start of the server at which the first page is asked for: someone has to log in and find it."""
 _GROWTH = 400
 """MB: how much more memory the server may take after all pages."""
 Ask = Callable[[str, dict[str, Any]], tuple[float, int]]
@@ -64,8 +68,8 @@ def review_pages(folder: Path, seed: int, share: float = 1, *, served: bool = Fa
     if not served:
         return _lines(_here(states), looked, state)
     with server(folder / "airflow", states) as running:
-        running.get("gates", {})
         before = running.memory
+        time.sleep(_OPENING)
         lines = _lines(running.get, looked, state)
         after = running.memory
         again = _lines(running.get, looked, state)
@@ -155,8 +159,9 @@ def _line(ask: Ask, what: str, state: str, of_state: str, name: str, query: dict
     say(f"pages: {what} {seconds * 1000:.0f} ms (the first time {first * 1000:.0f} ms), {size:,} bytes")
     measured = f"{state if of_state == 'many' else 'a state of its own'}; "
     measured += f"the first time {first * 1000:.0f} ms; {size / 1000:.0f} KB"
-    limit = f"at most {SECONDS * 1000:.0f} ms, {BYTES // 1000} KB"
-    return Line(f"page: {what}", measured, f"{seconds * 1000:.0f} ms", limit, seconds <= SECONDS and size <= BYTES)
+    limit = f"at most {SECONDS * 1000:.0f} ms, also the first time, {BYTES // 1000} KB"
+    met = max(first, seconds) <= SECONDS and size <= BYTES
+    return Line(f"page: {what}", measured, f"{seconds * 1000:.0f} ms", limit, met)
 
 
 def main() -> int:

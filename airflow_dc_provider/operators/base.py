@@ -210,15 +210,16 @@ class DcSparkOperator(SparkSubmitOperator):
 
     def _driver_of(self, connection: Connection, job: str, given: Sequence[str], folder: Path) -> Driver:
         """The driver of a job on a Spark Connect server."""
-        from airflow_dc_provider.connect import Driver, hand_over, remote
+        from airflow_dc_provider.connect import Driver, hand_over, remote, with_session
         from airflow_dc_provider.credentials import hidden_variables
         from airflow_dc_provider.spark_log import SparkLog
 
-        self._address = hand_over(folder, remote(self._conn_id, connection), self.conf or {})
+        address = with_session(remote(self._conn_id, connection))
+        self._address = hand_over(folder, address, self.conf or {})
         self._said = SparkLog(self.log, hidden=self.hidden)
         environment = {name: str(value) for name, value in (self.env_vars or {}).items()}
         environment |= hidden_variables(self.state_conn_id) | hidden_variables(self._conn_id)
-        return Driver(job, [*given, "--connect", str(self._address)], environment, self._said)
+        return Driver(job, [*given, "--connect", str(self._address)], environment, self._said, address)
 
     def _get_hook(self) -> SparkSubmitHook:
         """The hook that submits: with a log that nothing can forge, and without a connection in its environment."""

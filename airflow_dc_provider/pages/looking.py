@@ -209,9 +209,10 @@ def history(state: Opened, number: int, most: int) -> tuple[list[Line], int]:
     return loads_between(state.storage, state.snapshot, max(end - most, 0), end), total
 
 
-def dependencies(state: Opened) -> tuple[Known | None, Mapping[str, str]]:
-    """The dependencies of a table, if they are kept, and what people made of them."""
-    return known_dependencies(state.storage, state.snapshot), marked(state.storage, state.snapshot)
+def dependencies(state: Opened) -> tuple[Known | None, Mapping[str, str], Mapping[str | None, int]]:
+    """The dependencies of a table, if they are kept; what people made of them; the places of loads in the history."""
+    places: dict[str | None, int] = {one: place for place, one in enumerate(load_ids(state.storage, state.snapshot))}
+    return known_dependencies(state.storage, state.snapshot), marked(state.storage, state.snapshot), places
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     return Response(html, status_code=status, media_type="text/html")
 
 
+def prepare() -> None:
+    """Compile the templates, which is much of what a first page costs."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
 def link(name: str, ids: Mapping[str, Any], **more: Any) -> str:
     """The address of another page; what is no text (half a character) leads nowhere."""
     given = {**ids, **{key: value for key, value in more.items() if value is not None}}

@@ -39,12 +39,16 @@ _WORDS = {
     "watched": "Gates tell, or fail, when a load breaks it.",
 }
 """What is written on the page of dependencies, and what it means."""
-_SORTED: dict[str, Callable[[Any], Any]] = {
-    "best": lambda _: 0,
-    "support": lambda one: -(one.support or 0),
-    "error": lambda one: -one.error,
-    "text": lambda one: one.text.lower(),
+_SORTED = {
+    "best": "rank",
+    "kind": "class",
+    "support": "support",
+    "error": "error",
+    "since": "since when",
+    "lost": "lost when",
+    "text": "text",
 }
+"""What dependencies are sorted by, as the address has it, and as people read it."""
 
 PageNumber = Annotated[int, Query(ge=0, le=10**9)]
 
@@ -137,7 +141,7 @@ def dependencies(
     """The dependencies of a table: those that hold, those that were lost."""
     recorded = _gate(dag_id, task_id, run_id, map_index)
     try:
-        state, (known, marks) = looking.look(recorded, looking.dependencies)
+        state, (known, marks, places) = looking.look(recorded, looking.dependencies)
     except looking.UnreadableError as error:
         return _unread(request, recorded, error)
     if known is None:
@@ -152,7 +156,7 @@ def dependencies(
     chosen = _searched(every, kind, search.lower().split())
     last = max(len(chosen) - 1, 0) // DEPENDENCIES
     number = min(number, last)
-    part = sorted(chosen, key=_SORTED[sort])[number * DEPENDENCIES :][:DEPENDENCIES]
+    part = sorted(chosen, key=_key(sort, places))[number * DEPENDENCIES :][:DEPENDENCIES]
     return page(
         request,
         "dependencies.html",
@@ -162,6 +166,7 @@ def dependencies(
         kinds=kinds,
         meanings=[*((kind, _CLASSES[kind]) for kind in kinds), *_WORDS.items()],
         asked={"search": search, "kind": kind, "show": show, "sort": sort},
+        sorts=_SORTED,
         total=len(every),
         chosen=len(chosen),
         number=number,
@@ -256,6 +261,19 @@ def _searched(every: Sequence[Any], kind: str, words: Sequence[str]) -> list[Any
         for one in every
         if (not kind or one.kind == kind) and all(word in f"{one.text} {one.formula}".lower() for word in words)
     ]
+
+
+def _key(sort: str, places: Mapping[str | None, int]) -> Callable[[Any], Any]:
+    """What to sort dependencies by; ``places`` are those of loads in the history."""
+    keys: dict[str, Callable[[Any], Any]] = {
+        "kind": lambda one: one.kind,
+        "support": lambda one: -(one.support or 0),
+        "error": lambda one: -one.error,
+        "since": lambda one: -places.get(one.since, -1),
+        "lost": lambda one: -places.get(one.until, -1),
+        "text": lambda one: one.text.lower(),
+    }
+    return keys.get(sort, lambda _: 0)
 
 
 def _dependency_lines(found: Sequence[Any], marks: Mapping[str, str]) -> list[tuple[Any, str, str]]:

@@ -1,14 +1,16 @@
 """A job on a Spark Connect server: its driver is this process alone, without a JVM, and takes nothing for granted.
 
 A server goes on with what it was asked for when its client is gone. So a session is released when the job ends, however
-it ends: by itself, with an error, or by SIGTERM.
+it ends: by itself, with an error, by SIGTERM, or because the process that has started it is gone.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 PATIENCE = 30
 """For how many seconds a server may not answer. PySpark itself would try for ten minutes."""
 _ENDED = 128 + signal.SIGTERM
+_LOOK = 1.0
+"""Every so many seconds a driver looks whether its parent is still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,10 @@ def _said(error: Exception) -> str:
     return f"{details[1]}." if details else told(error)
 
 
-def ends_with_sigterm(release: Callable[[], None]) -> None:
+def ends_with_sigterm(release: Callable[[], None], parent: int | None = None) -> None:
     """Call ``release`` when this process is told to end, and then end it, whatever else it is doing.
+
+    Or when ``parent``, which has started it, is gone: nobody waits for what it does.
 
     A thread does so, which hears of the signal through a pipe. A handler would run in the main thread: not before a
     long calculation is over, or in the middle of the very call that holds what releasing needs.
@@ -110,11 +116,26 @@ def ends_with_sigterm(release: Callable[[], None]) -> None:
     signal.set_wakeup_fd(told_to, warn_on_full_buffer=False)
 
     def wait() -> None:
-        while os.read(heard, 1)[0] != signal.SIGTERM:
-            pass
+        patience = None if parent is None else _LOOK
+        while parent is None or os.getppid() == parent:
+            if select.select([heard], [], [], patience)[0] and os.read(heard, 1)[0] == signal.SIGTERM:
+                break
         try:
             release()
         finally:
             os._exit(_ENDED)
 
     threading.Thread(target=wait, name="sigterm", daemon=True).start()
+
+
+def release(remote: str) -> None:
+    """End the session that an address names, and all that the server does for it: its own driver was killed."""
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    client = SparkConnectClient(remote)
+    client.release_session()
+    client.close()
+
+
+if __name__ == "__main__":
+    release(sys.stdin.read())  # and not an argument, which everybody sees: it may hold a token

@@ -74,6 +74,12 @@ def run(
         help='file that says on which Spark Connect server to run, a JSON object: {"remote": "sc://host:port", "conf": '
         "{...}}; read once and removed (without a token, the variable SPARK_REMOTE does the same)",
     )
+    parser.add_argument(
+        "--parent",
+        type=int,
+        metavar="PID",
+        help="on a Spark Connect server: end when the parent is not PID any more",
+    )
     options = parser.parse_args(arguments)
     _own_process()
     _part_stderr_from_stdout()
@@ -93,7 +99,7 @@ def _run(options: Any, state: State, act: Callable[[Any, State], dict[str, Any]]
         state.options = state_options(options.state_options)
         state.server = _server(options.connect)
         if state.server is not None:
-            ends_with_sigterm(state.release)
+            ends_with_sigterm(state.release, options.parent)
         document = act(options, state)
     except DcError as error:
         _answer({"schema_version": SCHEMA_VERSION, "error": error.to_dict()}, options.result, state)

@@ -106,6 +106,19 @@ _LINES: _Remembered[Line] = _Remembered(20_000)
 _KNOWN: _Remembered[Known] = _Remembered(8)
 
 
+def prepare() -> None:
+    """Import what these functions read with, for a process in which nobody should have to wait for it."""
+    import fsspec
+    import pyarrow as pa
+
+    from dc_engine.detection import listing  # noqa: F401
+    from dc_engine.discovery import nearest, reading  # noqa: F401
+    from dc_engine.state import archive  # noqa: F401
+
+    fsspec.url_to_fs("/")
+    pa.array([0])  # the first array imports pandas, where it is installed
+
+
 def load_ids(storage: Storage, snapshot: Snapshot) -> list[str]:
     """The ids of all loads, in the order of the history."""
     from dc_engine.state.archive import in_order
@@ -267,16 +280,15 @@ def known_dependencies(storage: Storage, snapshot: Snapshot) -> Known | None:
 
 
 def _known(storage: Storage, snapshot: Snapshot) -> Known:
-    from dc_engine.discovery.files import read_dependencies
     from dc_engine.discovery.listing import once
-    from dc_engine.discovery.reading import holding
+    from dc_engine.discovery.reading import holding_among, kept
     from dc_engine.discovery.space import Space
 
-    facts, files = snapshot.facts["dependencies"], snapshot.files_of(FileKind.DEPENDENCIES)
-    found, because = holding(storage, facts, files, "merged")
-    file = next(one for one in files if one.path == facts["set"])
+    facts = snapshot.facts["dependencies"]
+    every = kept(storage, facts, snapshot.files_of(FileKind.DEPENDENCIES))
+    found, because = holding_among(every, facts, "merged")
     space, lost = Space.from_dict(facts["space"]), defaultdict[str, list["Dependency"]](list)
-    for one in read_dependencies(storage, file):
+    for one in every:
         if one.until is not None:
             lost[one.until].append(one)
     return Known(found, [one for some in lost.values() for one in once(some, space)], because)

@@ -72,6 +72,8 @@ def answer_for_people(
             f"The rules cannot be written to {one_line(target)}: {error.strerror}.", hint="--suggest - prints them."
         ) from error
     written = f"{counted(rules, 'rule')} written to {one_line(target)}: read them, then gate the table with them."
+    if not rules:
+        written = f"{one_line(target)} has no rules: what holds may do so by chance, and is there as comments."
     return {**answer, "suggested": text, "text": "\n".join([*lines, "", written])}
 
 

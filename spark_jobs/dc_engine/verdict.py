@@ -115,7 +115,7 @@ class Dependencies:
     added: list[DependencyVerdict] = field(default_factory=list)
     """Those that hold since this load, and are not what is left of one that fell."""
     generalised: list[dict[str, Any]] = field(default_factory=list)
-    """Those that still hold, but follow from a new one: ``{"id": ..., "by": ...}``."""
+    """Those that still hold, but follow from a new one: ``{"id": ..., "text": ..., "by": ..., "by_text": ...}``."""
     seconds: float = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def test_options_are_added_to_what_a_request_may_say(
         (["retract", "--state", "state"], "LOAD must be given"),
         (["show", "monday", "--state", ""], "--state must be given"),
         (["check", "."], "the constraint file cannot be read"),
-        (["apply", "--state", "state"], "--load-id and --changes and --constraints must be given"),
+        (["apply", "--state", "state"], "--load-id, --changes and --constraints must be given"),
         (["discover"], "discover needs --table, --state or --request."),
         (["discover", "--state", "state", "--suggest", "-"], "--suggest goes with --table alone"),
         (["discover", "--table", "order.csv"], "There is no file order.csv.\nHint: Did you mean 'orders.csv'?"),
@@ -148,7 +148,7 @@ def test_a_sample_with_a_type_that_spark_does_not_read_fits_no_rules(
 
 
 def test_wrong_usage_is_code_2_too(dcgate: Dcgate, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["aply"], ["show"], [], ["vacuum", "--keep-snapshots", "many"]):
+    for arguments in (["aply"], ["show"], ["vacuum", "--keep-snapshots", "many"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 2
@@ -188,6 +188,21 @@ def test_the_help_of_each_command_has_an_example_that_can_be_parsed(
     assert words
     for _, *arguments in words:
         assert parser().parse_args(arguments).command == command
+
+
+def test_alone_it_says_how_it_is_used(dcgate: Dcgate) -> None:
+    done = dcgate()
+    assert (done.code, done.out) == (2, "")
+    assert "dcgate check rules.yml --sample orders.csv" in done.err
+
+
+def test_it_says_which_version_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    import airflow_dc_provider
+
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"dcgate {airflow_dc_provider.__version__}\n"
 
 
 class TestCheck:

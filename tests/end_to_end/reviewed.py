@@ -1,4 +1,4 @@
-"""Gates to review in an Airflow that runs: one that is red, and two that ask a person."""
+"""Gates to review in an Airflow that runs: one that is red, one that is green, and two that ask a person."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.end_to_end.airflow_running import RunningAirflow
 from tests.pages.states import MONDAY, RULES, TUESDAY, Table
 
 CONNECTION = "lake_of_pages"
+GREEN = "pages_green"
 ASKING = {"pages_approved": "Approve", "pages_rejected": "Reject"}
 _DAGS = """
 import json, os
@@ -43,11 +44,12 @@ def state_of(airflow: RunningAirflow, dag_id: str) -> Table:
 
 
 def run_gates(airflow: RunningAirflow) -> dict[str, str]:
-    """Run a gate that fails and those that ask, all at once; the run of each DAG."""
+    """Run a gate that fails, one that passes and those that ask, all at once; the run of each DAG."""
     extra = json.dumps({"storage_options": {"auto_mkdir": False}})
     airflow.request("POST", "connections", {"connection_id": CONNECTION, "conn_type": "generic", "extra": extra})
-    gates = {"pages_red": "fail", **dict.fromkeys(ASKING, "ask")}
-    for name in gates:
+    gates = {"pages_red": "fail", GREEN: "fail", **dict.fromkeys(ASKING, "ask")}
+    land(airflow, GREEN, MONDAY)
+    for name in gates.keys() - {GREEN}:
         made = state_of(airflow, name)
         made.load("monday", MONDAY)
         made.discover()
@@ -55,6 +57,7 @@ def run_gates(airflow: RunningAirflow) -> dict[str, str]:
     airflow.add_dags("pages", _DAGS.format(rules=json.dumps(RULES), gates=gates, connection=CONNECTION))
     runs = {name: airflow.trigger(name) for name in gates}
     airflow.wait_for("pages_red", runs["pages_red"], "gate", "failed")
+    airflow.wait_for(GREEN, runs[GREEN], "gate", "success")
     for name in ASKING:
         airflow.wait_for(name, runs[name], "gate", "awaiting_input")
         airflow.until_asked(name, runs[name], "gate")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from dc_engine.maintain import maintain
 from dc_engine.stored import read_verdict
 from tests.end_to_end.airflow_running import RunningAirflow
 from tests.end_to_end.browsing import Browser, browser, needs_browser
-from tests.end_to_end.reviewed import ASKING, land, run_gates, state_of
+from tests.end_to_end.reviewed import ASKING, GREEN, land, run_gates, state_of
 from tests.pages.states import TUESDAY
 
 pytest.importorskip("playwright", reason="Playwright is not installed: pip install playwright")
@@ -19,6 +23,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip i
 pytestmark = [pytest.mark.xdist_group("running_airflow"), needs_browser]
 
 RED = "people · load tuesday FAIL"
+PASSED = "people · load tuesday PASS"
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,12 @@ def address(runs: dict[str, str], name: str, dag_id: str = "pages_red", **more: 
 def shows(where: Browser, title: str) -> None:
     """The tab has a page with this title."""
     where.frame.get_by_role("heading", name=title, exact=True).wait_for()
+
+
+def barriers(page: Any) -> list[tuple[str, str]]:
+    """What keeps people from reading a page."""
+    found = axe.Axe().run(page).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
 
 
 def test_a_red_gate_links_to_what_broke_and_which_rows(ada, runs):
@@ -129,11 +140,7 @@ class TestLooks:
         for name, path in self.pages(runs).items():
             page = ada.open(path)
             page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
-            found = axe.Axe().run(page).response["violations"]
-            serious = [
-                (one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
-            ]
-            assert serious == [], name
+            assert barriers(page) == [], name
 
     def test_a_narrow_window_does_not_scroll_sideways(self, ada, runs):
         ada.page.set_viewport_size({"width": 700, "height": 900})
@@ -153,6 +160,92 @@ class TestLooks:
             ada.frame.locator(f":root.{theme}").wait_for()
             grounds[theme] = ada.frame.locator("body").evaluate("one => getComputedStyle(one).backgroundColor")
         assert grounds["dark"] != grounds["light"]
+
+
+class TestTroubledStates:
+    """A gate was green; since then its state was emptied, damaged, or taken away from the server."""
+
+    @pytest.fixture
+    def state(self, airflow: RunningAirflow, runs: dict[str, str]) -> Iterator[Path]:
+        """The state of the green gate; afterwards it is as it was."""
+        state = Path(state_of(airflow, GREEN).state)
+        kept = shutil.copytree(state, state.with_name("kept"))
+        yield state
+        shutil.rmtree(state, ignore_errors=True)
+        kept.rename(state)
+
+    def tab(self, ada: Browser, runs: dict[str, str]) -> Any:
+        ada.open(f"{of_task(GREEN, runs[GREEN])}/plugin/dc-verdict")
+        return ada.frame
+
+    def every_page(self, ada: Browser, runs: dict[str, str]) -> Iterator[tuple[str, Any]]:
+        """Each page of the gate, one after the other; all can be read, also in a narrow window."""
+        ada.page.set_viewport_size({"width": 700, "height": 900})
+        more = {"pairs": {"load_id": "tuesday", "constraint": "pay_grows"}, "dependency": {"dependency_id": "fd-0"}}
+        for name in ("verdict", "pairs", "history", "dependencies", "dependency", "dag"):
+            page = ada.open(address(runs, name, GREEN, **more.get(name, {})))
+            assert barriers(page) == [], name
+            assert page.evaluate("document.documentElement.scrollWidth") <= 700, name
+            yield name, page
+        ada.page.set_viewport_size({"width": 1280, "height": 900})
+
+    def tells_what_airflow_knows(self, page: Any, state: Path) -> None:
+        """That the state cannot be read and which one, and the rules as they are in XCom."""
+        assert page.get_by_role("heading", level=1).inner_text() == PASSED
+        assert page.get_by_text("This server cannot read the state.").is_visible()
+        assert page.get_by_role("note").get_by_text(f"access to {state}").is_visible()
+        rows = [one.split() for one in page.locator("tbody tr").all_inner_texts()]
+        names = ("one_city", "pay_grows", "paid", "grown_up")
+        severities = ["warn" if name == "paid" else "error" for name in names]
+        expected = [[name, severity, *"0000", "PASS"] for name, severity in zip(names, severities, strict=True)]
+        assert sorted(rows) == sorted(expected)
+
+    def test_while_all_is_well_the_page_is_green(self, airflow, ada, runs):
+        frame = self.tab(ada, runs)
+        shows(ada, PASSED)
+        verdict = read_verdict(state_of(airflow, GREEN).storage, "tuesday")
+        assert frame.get_by_text(f"All {len(verdict.constraints)} rules hold.").is_visible()
+        assert frame.get_by_text(f"{verdict.rows['inserted']} rows in, 0 out").is_visible()
+        assert frame.get_by_text("✗").count() == 0
+
+    def test_an_empty_state_says_what_fills_it(self, airflow, ada, runs, state):
+        table = state_of(airflow, GREEN)
+        maintain(table.session, "retract", {"state": table.state, "load_id": "tuesday"})
+        frame = self.tab(ada, runs)
+        shows(ada, "No such load")
+        assert frame.get_by_text("The state has no loads yet.").is_visible()
+        frame.get_by_role("link", name="All loads").click()
+        shows(ada, "people · history")
+        said = {
+            "verdict": ("No such load", "has no load 'tuesday'"),
+            "pairs": ("No such load", "has no load 'tuesday'"),
+            "history": ("people · history", "Run the gate, and it will be here."),
+            "dependencies": ("No dependencies", "Run a DcDiscoverOperator on this state once"),
+            "dependency": ("Not Found", "The state knows no such dependency."),
+            "dag": ("people · history", "Run the gate, and it will be here."),
+        }
+        for name, page in self.every_page(ada, runs):
+            assert page.get_by_role("heading", level=1).inner_text() == said[name][0]
+            assert page.get_by_text(said[name][1]).is_visible(), name
+
+    def test_a_damaged_state_is_told_with_the_file_and_what_airflow_knows(self, ada, runs, state):
+        newest = max((state / "snapshots").glob("*.json"))
+        newest.write_bytes(newest.read_bytes()[:-9])
+        frame = self.tab(ada, runs)
+        shows(ada, PASSED)
+        self.tells_what_airflow_knows(frame, state)
+        for _, page in self.every_page(ada, runs):
+            self.tells_what_airflow_knows(page, state)
+            assert page.get_by_role("note").get_by_text(newest.name).is_visible()
+
+    def test_a_state_that_the_server_does_not_find_is_told_too(self, ada, runs, state):
+        shutil.rmtree(state)
+        frame = self.tab(ada, runs)
+        shows(ada, PASSED)
+        self.tells_what_airflow_knows(frame, state)
+        for _, page in self.every_page(ada, runs):
+            self.tells_what_airflow_knows(page, state)
+            assert page.get_by_text(f"There is no state in {state}.").is_visible()
 
 
 @pytest.mark.parametrize("dag_id", ASKING)

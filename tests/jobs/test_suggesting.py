@@ -128,10 +128,12 @@ def test_what_is_doubtful_stands_as_a_comment_that_can_be_used():
     load_constraints(yaml.safe_load(used))
 
 
-def test_of_a_few_rows_everything_is_doubtful():
-    text = suggest(orders(12))[0]["suggested"]
-    assert yaml.safe_load(text)["constraints"] == []
-    assert "the table has only 12 rows" in text
+def test_of_a_few_rows_everything_is_doubtful(tmp_path):
+    target = tmp_path / "rules.yml"
+    answer = suggest(orders(12), suggest=str(target))[0]
+    assert yaml.safe_load(answer["suggested"])["constraints"] == []
+    assert "the table has only 12 rows" in answer["suggested"]
+    assert f"{target} has no rules: what holds may do so by chance" in answer["text"]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +26,7 @@ from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.operators.maintain import DcMaintainOperator
 from airflow_dc_provider.operators.retract import DcRetractLoadOperator
 from tests.conftest import ConnectServer
+from tests.operators.test_kill import running
 from tests.operators.test_real_submit import SECRET, Watch
 
 pytestmark = pytest.mark.xdist_group("submit")
@@ -77,8 +79,8 @@ def on_server(
     return build
 
 
-def eventually(what: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 300
+def eventually(what: Callable[[], Any], seconds: float = 300) -> Any:
+    end = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < end:
         time.sleep(0.1)
     return found
@@ -175,17 +177,55 @@ class TestEnds:
         """The alarm that Airflow has set comes now."""
         os.kill(os.getpid(), signal.SIGALRM)
 
-    def test_a_driver_that_does_not_end_is_killed(self, monkeypatch):
-        """Then the server ends by itself what nobody waits for any more, in its own time."""
+    def test_a_driver_that_is_killed_at_once_has_its_session_ended_by_the_task(self, on_server, ti, busy, capfd):
+        gate = on_server(SLOW, engine="spark")
+        threading.Thread(target=lambda: (eventually(busy), gate._driver._process.kill()), daemon=True).start()
+        with pytest.raises(DcGateError, match=r"apply_load ended with -9"):
+            gate.execute({"ti": ti})
+        assert eventually(lambda: not busy(), 100), "long before the server would end it by itself"
+        assert "its session was ended" in "".join(capfd.readouterr())
+
+    def test_a_task_that_is_killed_at_once_has_its_session_ended_by_the_driver(self, on_server, ti, state, busy):
+        task = os.fork()
+        if not task:
+            try:
+                on_server(SLOW, engine="spark").execute({"ti": ti})
+            finally:
+                os._exit(1)  # and not on with the tests
+        try:
+            assert eventually(busy)
+            (driver,) = psutil.Process(task).children()
+        finally:
+            os.kill(task, signal.SIGKILL)
+            os.waitpid(task, 0)
+        assert eventually(lambda: not running(driver.pid), 100)
+        assert eventually(lambda: not busy(), 100)
+        assert list(state.glob("snapshots/*")) == []
+
+    def test_a_driver_that_does_not_end_is_killed(self, monkeypatch, connect_server):
+        """It had no session: there is nothing to end, which is no error."""
         monkeypatch.setattr(connect, "GRACE", 0.5)
-        driver = connect.Driver("apply_load", [], {}, None)  # type: ignore[arg-type]
+        said: list[str] = []
+        address = connect.with_session(connect_server.remote)
+        driver = connect.Driver("apply_load", [], {}, None, address)  # type: ignore[arg-type]
         driver._command = ["sh", "-c", "trap '' TERM; echo up; sleep 600 & wait; sleep 600"]
-        driver._log = type("Log", (), {"info": lambda self, line: driver.end()})()
+        driver._log = type("Log", (), {"info": lambda self, line: (said.append(line), line == "up" and driver.end())})()
         with pytest.raises(AirflowException, match="ended with -9"):
             driver.run()
+        assert "its session was ended" in said[-1]
+
+    def test_a_server_that_cannot_be_reached_any_more_is_told(self, monkeypatch):
+        monkeypatch.setattr(connect, "_RELEASE", 0.5)
+        said: list[str] = []
+        driver = connect.Driver("apply_load", [], {}, None, "sc://localhost:1")  # type: ignore[arg-type]
+        driver._command = ["sh", "-c", "kill -9 $$"]
+        driver._log = type("Log", (), {"info": lambda self, line: said.append(line)})()
+        with pytest.raises(AirflowException, match="ended with -9"):
+            driver.run()
+        assert "could not be ended" in said[-1]
 
     def test_one_that_is_ended_before_it_starts_does_not_run(self):
-        driver = connect.Driver("apply_load", [], {}, None)  # type: ignore[arg-type]
+        driver = connect.Driver("apply_load", [], {}, None, "sc://localhost:1")  # type: ignore[arg-type]
         driver._command = ["sleep", "60"]
         driver.end()
         with pytest.raises(AirflowException, match="ended with -15"):

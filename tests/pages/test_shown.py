@@ -8,12 +8,8 @@ import pytest
 
 from airflow_dc_provider.pages import routes
 from airflow_dc_provider.pages.shown import seconds
-from dc_engine.constraints.files import load_text
-from dc_engine.constraints.naming import id_of
 from dc_engine.deciding import record_decision
 from dc_engine.lost import lost_watched
-from dc_engine.reviewing import closest, known_dependencies
-from dc_engine.state.snapshots import read_current
 from dc_engine.stored import each_verdict, read_violations
 from dc_engine.verdict import Decided
 from tests.pages.parsed import Element
@@ -94,6 +90,16 @@ class TestTheVerdict:
 
     def test_a_row_that_explains_most_is_named(self, page):
         assert "One row takes part in 10 of 10: id=100." in sections(page)["Broken rules"][0].text
+
+    def test_where_none_does_those_with_the_most_are(self, serving, tmp_path):
+        made = Table(str(tmp_path / "people"))
+        made.load("monday", MONDAY)
+        rows = [{**MONDAY[0], "id": 900 + one, "city": f"Elsewhere {one}"} for one in range(5)]
+        verdict = made.load("tuesday", rows)
+        worst = next(one for one in verdict.constraints if one.name == "one_city").worst_rows[:3]
+        told = ", ".join(f"id={one['row']['id']} ({one['violations']})" for one in worst)
+        page = serving.get("verdict", **serving.add_gate(made.state, verdict).ids).page
+        assert f"Rows with the most: {told}." in sections(page)["Broken rules"][0].text
 
     def test_lost_dependencies_have_their_rows_and_what_holds_instead(self, page, table):
         lost = lost_watched(table.verdict())
@@ -253,84 +259,6 @@ class TestHistory:
             ("people", "FAIL", "tuesday", "3 of 4"),
             ("no verdict yet", "failed", "", ""),
         }
-
-
-class TestDependencies:
-    def texts(self, serving: Serving, gate: Task, **asked: str) -> list[str]:
-        """On all pages."""
-        path, found, query = "dependencies", [], {**gate.ids, **asked}
-        while path:
-            page = serving.get(path, **query).page
-            found += [one.one("span", cls="name").text for one in page.all("details", cls="rule")]
-            path, query = next((one.attributes["href"] for one in page.all("a", rel="next")), ""), {}
-        return [one.split(". ", 1)[-1] for one in found]
-
-    @pytest.fixture(autouse=True)
-    def small_pages(self, monkeypatch):
-        monkeypatch.setattr(routes, "DEPENDENCIES", 4)
-
-    def test_they_are_those_of_the_state_in_its_order(self, serving, gate, table):
-        known = known_dependencies(table.storage, read_current(table.storage))
-        assert self.texts(serving, gate) == [one.text for one in known.holding]
-        assert sorted(self.texts(serving, gate, show="lost")) == sorted(one.text for one in known.lost)
-        assert len(known.holding) > 4
-        assert {"zip -> city", "age -> pay"} <= {one.text for one in known.lost}
-
-    def test_they_are_searched_filtered_and_sorted(self, serving, gate, table):
-        every = self.texts(serving, gate)
-        assert self.texts(serving, gate, search="AGE city") == [one for one in every if "age" in one and "city" in one]
-        assert self.texts(serving, gate, kind="unique") == [one for one in every if one.startswith("unique")]
-        assert self.texts(serving, gate, sort="text") == sorted(every, key=str.lower)
-        assert self.texts(serving, gate, search="nothing of that") == []
-        assert self.texts(serving, gate, show="<b>", sort="drop table") == every
-        supports = {
-            one.text: one.support or 0 for one in known_dependencies(table.storage, read_current(table.storage)).holding
-        }
-        found = [supports[one] for one in self.texts(serving, gate, sort="support")]
-        assert found == sorted(found, reverse=True)
-
-    def test_each_can_be_pasted_as_a_constraint(self, serving, gate, table, monkeypatch):
-        monkeypatch.setattr(routes, "DEPENDENCIES", 100)
-        known = {one.text: one for one in known_dependencies(table.storage, read_current(table.storage)).holding}
-        shown = serving.get("dependencies", **gate.ids).page.all("details", cls="rule")
-        for one in shown:
-            yaml = "".join(part for part in one.one("pre").parts if isinstance(part, str))
-            lines = "\n".join(f"  {line}" for line in yaml.splitlines())
-            (rule,) = load_text(f"version: 1\ntable: people\nconstraints:\n{lines}\n").constraints
-            assert id_of(rule) == known[one.one("span", cls="name").text.split(". ", 1)[-1]].id
-        assert shown
-
-    def test_each_has_a_page_with_what_comes_closest_to_breaking_it(self, serving, gate, table):
-        snapshot = read_current(table.storage)
-        for one in known_dependencies(table.storage, snapshot).holding:
-            page = serving.get("dependency", **gate.ids, dependency_id=one.id).page
-            found = closest(table.storage, snapshot, one)
-            assert page.one("h1").text == one.text
-            assert found.why in page.one("main").text
-            lacks = [f"They would break it if {lacks}." for _, lacks in found.pairs]
-            assert [text for text in lacks if text in page.one("main").text] == lacks
-            for (pair, _), drawn in zip(found.pairs, page.all("table", cls="pair"), strict=True):
-                for side, row in zip(("t", "s"), drawn.one("tbody").rows(), strict=True):
-                    known = {**pair[side]["row"], **pair[side]["values"]}
-                    shown = [bare(cell) for cell in row]
-                    assert shown == [side, *map(str, known.values()), f"load {pair[side]['load']}"]
-
-    def test_one_that_was_lost_leads_to_the_load_that_broke_it(self, serving, gate, table):
-        (one,) = [
-            one
-            for one in known_dependencies(table.storage, read_current(table.storage)).lost
-            if one.text == "zip -> city"
-        ]
-        page = serving.get("dependency", **gate.ids, dependency_id=one.id).page
-        (link,) = [
-            each.attributes["href"] for each in page.one("main").all("a") if "load_id" in each.attributes["href"]
-        ]
-        assert serving.get(link).page.one("h1").text == "people · load tuesday FAIL"
-
-    def test_those_that_are_watched_are_marked(self, serving, gate, table):
-        watched = [one.text for one in table.verdict().dependencies.watched]
-        assert sorted(self.texts(serving, gate, show="marked")) == sorted(watched)
-        assert watched
 
 
 def test_what_is_to_be_copied_is_whole(serving, tmp_path):

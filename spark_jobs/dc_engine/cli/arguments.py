@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from dc_engine.table_files import add_options, discovery_options
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     for name, about in COMMANDS.items():
         one = commands.add_parser(
@@ -75,6 +77,16 @@ def parser() -> argparse.ArgumentParser:
         _OPTIONS.get(name, _of_state)(one)
         _of_all(one, spark=name != "show")
     return top
+
+
+class _Version(argparse.Action):
+    """Prints the version of the package; it is looked up by nobody else."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"dcgate {version('airflow-dc-provider')}\n")
+        parser.exit()
 
 
 def _of_all(one: argparse.ArgumentParser, *, spark: bool) -> None:

@@ -22,7 +22,11 @@ PASSED, BROKEN, FAILED, STOPPED = 0, 1, 2, 130
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command line; the exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser().print_help(sys.stderr)
+        return FAILED
+    options = parser().parse_args(given)
     try:
         answer = _done(options)
     except DcError as error:

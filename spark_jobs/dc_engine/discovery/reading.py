@@ -27,10 +27,19 @@ def holding(
     storage: Storage, facts: Mapping[str, Any], files: Sequence[DataFile], view: str
 ) -> tuple[Sequence[Dependency], str]:
     """The dependencies that hold, best first, and why these are not all; ``facts`` and ``files`` are of a snapshot."""
-    file = next(one for one in files if one.path == facts["set"])
+    return holding_among(kept(storage, facts, files), facts, view)
+
+
+def kept(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataFile]) -> list[Dependency]:
+    """All dependencies of a snapshot, those that were lost too."""
+    return read_dependencies(storage, next(one for one in files if one.path == facts["set"]))
+
+
+def holding_among(every: Sequence[Dependency], facts: Mapping[str, Any], view: str) -> tuple[Sequence[Dependency], str]:
+    """Those of some dependencies that hold, best first, and why these are not all."""
     space = Space.from_dict(facts["space"])
-    every = viewed(space.terms(facts["nullable"]), read_dependencies(storage, file), space, view)
-    return best(every, facts["because"], space.limits)
+    found = viewed(space.terms(facts["nullable"]), every, space, view)
+    return best(found, facts["because"], space.limits)
 
 
 def agree_sets(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataFile]) -> AgreeSets:

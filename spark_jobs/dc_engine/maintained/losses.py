@@ -96,7 +96,10 @@ def judged_dependencies(
             *lost,
         ],
         added=[_verdict(one, watching) for one in once(found.moves.added, space)[:_SHOWN]],
-        generalised=[{"id": one.id, "by": by.id} for one, by in found.moves.generalised[:_SHOWN]],
+        generalised=[
+            {"id": one.id, "text": one.text, "by": by.id, "by_text": by.text}
+            for one, by in found.moves.generalised[:_SHOWN]
+        ],
     )
 
 
