@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -22,6 +25,16 @@ def open_context(folder: Path) -> Callable[[], Any]:
     import great_expectations as gx
 
     return lambda: gx.get_context(mode="file", project_root_dir=folder)
+
+
+@pytest.fixture(scope="session")
+def plain_spark(spark: SparkSession) -> SparkSession:
+    """The same Spark without what makes large tables fast: a table of five rows takes half the time."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
 
 
 def files_of(folder: Path) -> dict[str, tuple[str, int]]:
