@@ -81,6 +81,17 @@ SPARK_SETTINGS = {
 }
 
 
+GROUPS = ("running_airflow", "spark", "submit", "gx", "airflow", "pages", "packaging")
+"""Tests that share something expensive and so run one after the other: those that take longest are begun first."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes groups come first (with ``--no-loadscope-reorder``): single tests fill what time is left."""
+    if hasattr(config, "workerinput"):
+        marked = {item: item.get_closest_marker("xdist_group") for item in items}
+        items.sort(key=lambda item: GROUPS.index(one.args[0]) if (one := marked[item]) else len(GROUPS))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
@@ -110,27 +121,6 @@ def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "compile", compile_in_turn)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def templates_are_compiled_once() -> Iterator[None]:
-    """Great Expectations compiles its templates anew for every export, which is half of what one costs."""
-    from jinja2 import Environment
-
-    compiled: dict[tuple[Any, ...], Any] = {}
-    compile_anew = Environment.compile
-
-    def compile_once(self: Environment, source: Any, name: Any = None, filename: Any = None, **more: Any) -> Any:
-        if "great_expectations" not in str(filename):
-            return compile_anew(self, source, name, filename, **more)
-        key = (source, name, filename, *more.items())
-        if key not in compiled:
-            compiled[key] = compile_anew(self, source, name, filename, **more)
-        return compiled[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Environment, "compile", compile_once)
         yield
 
 
