@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 CLASSES := .venv/spark.jsa
+# A Java that ends after seconds: its classes come from an archive, and it compiles them only as far as that pays.
+SHORT_LIVED = -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 PORT ?= 8080
 # Where this is set (as in many containers), every process compiles all that it imports anew: Airflow takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,7 +18,7 @@ demo: java $(INSTALLED)    ## three loads through the gate of the example DAG
 	@$(BIN)/python dags_examples/demo.py demo_output
 
 test: java lint $(CLASSES) ## lint, types, all tests
-	SPARK_SUBMIT_OPTS='-XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)"' $(BIN)/pytest -n 3 --dist loadgroup
+	SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # What is fast: not what shares a Spark, an Airflow or a browser (it is in a group), nor the few that take long alone.
 # Hypothesis' own profile "ci" tries fewer cases, the same ones each time.

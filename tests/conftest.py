@@ -7,6 +7,8 @@ share the work.
 from __future__ import annotations
 
 import atexit
+import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -17,7 +19,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +37,26 @@ if TYPE_CHECKING:
 # Airflow reads its home once, when it is imported: each process of the tests has one of its own.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="dc-airflow-home-")
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+
+
+def _share_kernels() -> None:
+    """Let jobs that get the engine as a zip find the kernels here, with what is compiled: it is half of a first job.
+
+    They settle them in the user's cache (``dc_engine/kernels/__init__.py``), which for the tests is one of their own.
+    """
+    kernels = Path(__file__).parents[1] / "spark_jobs" / "dc_engine" / "kernels"
+    sources = {one.name: one.read_bytes() for one in sorted(kernels.glob("*.py")) if one.name != "__init__.py"}
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    own = Path(sys.prefix) / "cache"
+    settled = own / "airflow-dc-provider" / f"kernels-{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"
+    settled.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        settled.symlink_to(kernels)
+    os.environ.setdefault("UV_CACHE_DIR", str(usual / "uv"))
+    os.environ["XDG_CACHE_HOME"] = str(own)
+
+
+_share_kernels()
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("test", deadline=None, suppress_health_check=_SLOW, max_examples=100, print_blob=True)
@@ -59,6 +81,17 @@ SPARK_SETTINGS = {
 }
 
 
+GROUPS = ("running_airflow", "spark", "submit", "gx", "airflow", "pages", "packaging")
+"""Tests that share something expensive and so run one after the other: those that take longest are begun first."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes groups come first (with ``--no-loadscope-reorder``): single tests fill what time is left."""
+    if hasattr(config, "workerinput"):
+        marked = {item: item.get_closest_marker("xdist_group") for item in items}
+        items.sort(key=lambda item: GROUPS.index(one.args[0]) if (one := marked[item]) else len(GROUPS))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
@@ -70,6 +103,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of the processes of a run that need a kernel one compiles it; the others wait, and read what it has kept."""
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.dispatcher import Dispatcher
+
+    folder = tmp_path_factory.getbasetemp().parent
+    compile_at_once = Dispatcher.compile
+
+    def compile_in_turn(self: Any, signature: Any) -> Any:
+        with global_compiler_lock, (folder / f"{self.py_func.__module__}.{self.py_func.__name__}").open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            return compile_at_once(self, signature)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", compile_in_turn)
+        yield
 
 
 @pytest.fixture(scope="session")

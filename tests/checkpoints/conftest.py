@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def texts_are_read_once() -> Iterator[None]:
+    """Great Expectations compiles its templates and parses its variables in every export: most of what one costs."""
+    from great_expectations.core import config_provider
+    from jinja2 import Environment
+
+    compiled: dict[tuple[Any, ...], Any] = {}
+    compile_anew = Environment.compile
+
+    def compile_once(self: Environment, source: Any, name: Any = None, filename: Any = None, **more: Any) -> Any:
+        if "great_expectations" not in str(filename):
+            return compile_anew(self, source, name, filename, **more)
+        key = (source, name, filename, *more.items())
+        if key not in compiled:
+            compiled[key] = compile_anew(self, source, name, filename, **more)
+        return compiled[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Environment, "compile", compile_once)
+        patch.setattr(config_provider.yaml, "load", functools.cache(config_provider.yaml.load))
+        yield
 
 
 @pytest.fixture
@@ -22,6 +49,16 @@ def open_context(folder: Path) -> Callable[[], Any]:
     import great_expectations as gx
 
     return lambda: gx.get_context(mode="file", project_root_dir=folder)
+
+
+@pytest.fixture(scope="session")
+def plain_spark(spark: SparkSession) -> SparkSession:
+    """The same Spark without what makes large tables fast: a table of five rows takes half the time."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
 
 
 def files_of(folder: Path) -> dict[str, tuple[str, int]]:
