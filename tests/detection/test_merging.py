@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dc_engine.detection.compact import RunsMerge, _whole_runs, small_runs
 from dc_engine.detection.encode import with_hash
+from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import IndexPlan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.sizes import other_sizes
@@ -25,6 +26,7 @@ from dc_engine.state.storage import Storage
 from tests.detection.engine import colliding
 
 INDEX = IndexPlan.on(("k",), ("string",), ("a", "k"), ("a", "integer"))
+ORDERED = IndexPlan.on((), ("integer", "string"), ("a", "k"), ("a", "integer"))
 TYPES = {"a": pa.int64(), "k": pa.string()}
 _numbers = itertools.count()
 
@@ -32,9 +34,9 @@ Entry = tuple[str | None, int | None, int, list[int]]
 """The values of k and a, the sign of the entry, and the ids of its rows."""
 
 
-def entries_of(entries: Sequence[Entry]) -> pa.Table:
+def entries_of(entries: Sequence[Entry], index: IndexPlan = INDEX) -> pa.Table:
     values = {"a": [one[1] for one in entries], "k": [one[0] for one in entries]}
-    table, _ = with_hash(INDEX, pa.table({name: pa.array(own, TYPES[name]) for name, own in values.items()}))
+    table, _ = with_hash(index, pa.table({name: pa.array(own, TYPES[name]) for name, own in values.items()}))
     table = table.append_column(ROWS, pa.array([sign * len(ids) for _, _, sign, ids in entries], pa.int64()))
     return table.append_column(ROW_IDS, pa.array([ids for *_, ids in entries], pa.list_(pa.int64())))
 
@@ -61,14 +63,15 @@ ENTRY = st.tuples(
     few_hashes=st.booleans(),
     at_once=st.sampled_from([2, 100]),
     tasks=st.sampled_from([1, 1, 3]),
+    index=st.sampled_from([INDEX, ORDERED]),
 )
 def test_merged_runs_add_up_to_what_they_did_before(
-    runs: list[list[Entry]], few_hashes: bool, at_once: int, tasks: int
+    runs: list[list[Entry]], few_hashes: bool, at_once: int, tasks: int, index: IndexPlan
 ) -> None:
     storage = Storage(f"memory://merging/{next(_numbers)}")
     with other_sizes(merged_piece=at_once), colliding() if few_hashes else nullcontext():
-        files = [file for run in runs for file in write_run(storage, INDEX, 1, entries_of(run))]
-        merges = [RunsMerge(INDEX, ("integer", "string"), tuple(files), n, tasks) for n in range(tasks)]
+        files = [file for run in runs for file in write_run(storage, index, 1, entries_of(run, index))]
+        merges = [RunsMerge(index, ("integer", "string"), tuple(files), n, tasks) for n in range(tasks)]
         merged = [file for merge in merges for file in merge.run(storage)]
     before = sums(storage, files)
     assert dict(sums(storage, merged)) == {row: times for row, times in before.items() if times}
@@ -86,7 +89,7 @@ def test_a_projection_of_several_runs_has_one_entry_when_they_are_merged(runs: l
     storage = Storage(f"memory://merging/{next(_numbers)}")
     entries = [[(key, 1, 1, [number]) for key in sorted(keys)] for number, keys in enumerate(runs)]
     files = tuple(file for run in entries for file in write_run(storage, INDEX, 1, entries_of(run)))
-    merged = RunsMerge(INDEX, ("integer", "string"), files, range_of(0, 1)).run(storage)
+    merged = RunsMerge(INDEX, ("integer", "string"), files).run(storage)
     found = find_entries(storage, merged, ["k"]).entries
     assert sorted(found.column("k").to_pylist()) == sorted(set.union(*runs))
 
