@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -238,6 +242,18 @@ class TestWithoutSpark:
         assert "2 rows, read without Spark" in caplog.text
         again = apply_load(spark, request_of("2", pa.table({"zip": ["2", "1"], "city": ["c", "a"]})))
         assert again.replayed
+
+    def test_nor_does_it_import_what_takes_long(self, request_of: Callable[..., dict[str, Any]], tmp_path: Path):
+        asked, result = tmp_path / "request.json", tmp_path / "result.json"
+        asked.write_text(json.dumps(request_of("1", pa.table({"zip": ["1", "1"], "city": ["a", "b"]}))))
+        script = (
+            "import sys; from dc_engine.apply_load import main; main(sys.argv[1:]);"
+            "assert not {'pyspark', 'py4j', 'numba', 'pandas'} & set(sys.modules)"
+        )
+        plain = {name: value for name, value in os.environ.items() if "SPARK" not in name and "HADOOP" not in name}
+        command = [sys.executable, "-c", script, "--request", str(asked), "--result", str(result)]
+        subprocess.run(command, env=plain, check=True)
+        assert json.loads(result.read_text())["decision"] == "fail"
 
     def test_nor_does_a_large_one_on_this_machine_whose_messages_wait_on_the_disk(
         self, request_of: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

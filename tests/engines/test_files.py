@@ -170,11 +170,16 @@ class TestWhatIsPlain:
 
     @pytest.mark.parametrize(
         "more",
-        [{"format": "csv"}, {"options": {"mergeSchema": "true"}}, {"schema": "id BIGINT"}, {"where": "id = 1"}],
+        [{"options": {"mergeSchema": "true"}}, {"schema": "id BIGINT"}, {"where": "id = 1"}],
         ids=str,
     )
     def test_whatever_else_is_asked_for_is_spark_s(self, written: Callable[..., Path], more: dict[str, Any]):
         assert refused(written(ROWS), **more)
+
+    def test_of_other_sources_nobody_expects_it(self):
+        for source in (Changes(path="/rows", format="csv"), Changes(sql="select 1"), Changes(table="rows")):
+            with pytest.raises(NotPlainError, match=r"^$"):
+                plain_parquet(source, HERE)
 
     @pytest.mark.parametrize("path", ["s3://lake/rows", "hdfs:///rows", "file://host/rows", "/a/*.parquet", "/a%20b"])
     def test_only_plain_paths_of_this_disk_are_looked_at(self, path: str):

@@ -45,7 +45,7 @@ def test_nothing_stays_on_the_disk_when_a_step_fails(tmp_path: Path, monkeypatch
 
     def failing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         assert list(batches)
-        assert list(tmp_path.rglob("*.0"))
+        assert list(tmp_path.rglob("dc-messages-*/0"))
         raise ChangesError("It fails.")
 
     messages = [[(0, b"a" * 100), (0, b"b")]]

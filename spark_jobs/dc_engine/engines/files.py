@@ -63,7 +63,7 @@ _JSON_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint
 
 
 class NotPlainError(Exception):
-    """Why a source is left to Spark, in a few words."""
+    """Why a source is left to Spark, in a few words; in none if nobody would expect anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _cut(group: Share, parts: int) -> Iterator[Share]:
 def plain_parquet(source: Changes, schemes: Schemes) -> Files:
     """The files of a source that is read without Spark; else ``NotPlainError`` is raised."""
     if source.path is None or source.format.lower() != "parquet":
-        raise NotPlainError(f"it is {source}")
+        raise NotPlainError
     if source.options or source.schema or source.where:
         raise NotPlainError("it has options, a schema or a condition")
     path = _local(source.path, schemes)

@@ -126,7 +126,8 @@ class SparkEngine(Engine):
                 log.info("the %s (%s): %s, read without Spark", what, source, counted(files.rows, "row"))
                 return files
             except NotPlainError as reason:
-                log.info("the %s (%s): read by Spark, because %s", what, source, reason)
+                if str(reason):
+                    log.info("the %s (%s): read by Spark, because %s", what, source, reason)
         return read_changes(self.spark, source, what, mask=mask)
 
     def _frame(self, rows: Source, source: Changes, what: str, mask: Collection[str]) -> DataFrame:
