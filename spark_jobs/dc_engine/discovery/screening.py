@@ -18,7 +18,7 @@ import pyarrow as pa
 from dc_engine.discovery.boxes import Box, in_any, matrix, mirrored
 from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
 from dc_engine.discovery.coded import encoded
-from dc_engine.discovery.coding import placed
+from dc_engine.discovery.coding import bytes_of, found_among, placed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.table import Table, pairs_of
@@ -64,18 +64,15 @@ class Standing:
         terms = self.layout.terms.terms
         return np.stack([found[one.left] + 2 * (equal + one.first) for one in terms]).astype(np.int32)
 
-    def _found(self, name: str, some: pa.Array) -> np.ndarray | None:
-        """The codes of values, found by their hashes, if those of many texts are remembered."""
-        if self.shelf.key is None or not pa.types.is_large_binary(some.type):
-            return None
-        if len(known := self.values(name)) < _MANY_TEXTS:
-            return None
+    def _found(self, name: str, known: pa.Array, some: pa.Array) -> np.ndarray:
+        """The codes of values; among many texts they are found by hashes, if a table of these can be remembered."""
+        if self.shelf.key is None or len(known) < _MANY_TEXTS or not pa.types.is_large_binary(known.type):
+            return found_among(known, some)
         from dc_engine.kernels.texts import hashed, look_up  # numba
 
-        table = self.shelf.recall(
-            ("hashed", name), lambda: hashed(*_bytes_of(known), 2 << len(known).bit_length()), _nbytes
-        )
-        return look_up(*_bytes_of(known), table, *_bytes_of(some))
+        slots = 2 << len(known).bit_length()
+        table = self.shelf.recall(("hashed", name), lambda: hashed(*bytes_of(known), slots), _nbytes)
+        return look_up(*bytes_of(known), table, *bytes_of(some))
 
     def partners(self, term: int, places: np.ndarray) -> float:
         """About how many rows have the values of others in a term."""
@@ -289,13 +286,6 @@ def _fields(most: Sequence[int]) -> tuple[tuple[np.ndarray, ...], int]:
         used += one.bit_length()
     masks = [(1 << one.bit_length()) - 1 for one in most]
     return (np.array(places), np.array(shifts, np.uint64), np.array(masks, np.uint64)), word + 1
-
-
-def _bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Where each text begins, and the last one ends, in the bytes of all of them."""
-    _, offsets, data = texts.buffers()
-    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return starts, np.frombuffer(data or b"", np.uint8)
 
 
 def _nbytes(array: np.ndarray) -> int:
