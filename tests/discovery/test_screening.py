@@ -48,7 +48,7 @@ def coded(space: Space, rows: Sequence[tuple[Any, ...]]) -> Coded:
 def standing(space: Space, layout: Layout, rows: Sequence[tuple[Any, ...]], *, stays: bool) -> Standing:
     coding = coding_of(space, [columns_of(space, rows)])
     codes = {name: some[0].astype(np.int32) for name, some in coding.codes.items()}
-    return Standing(space, layout, codes, coding.values, Shelf(next(NUMBERS) if stays else None))
+    return Standing(space, layout, len(rows), lambda: codes, coding.values, Shelf(next(NUMBERS) if stays else None))
 
 
 def lies_in(space: Space, terms: Terms, box: Box, t: dict[str, Any], s: dict[str, Any]) -> bool:

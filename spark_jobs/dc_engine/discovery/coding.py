@@ -101,27 +101,21 @@ def placed(
     space: Space,
     values: Callable[[str], pa.Array],
     columns: Columns,
-    find: Callable[[str, pa.Array], np.ndarray | None],
+    find: Callable[[str, pa.Array, pa.Array], np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Where the values of other rows are among those of codes: 2c + 1 for the value of code c, -1 for NULL.
 
     A value that no code stands for is 2c if it comes just before that of code c; where there is no order, it is 0.
-    ``find`` may know a fast way to find values of a class, by its first column: their codes, -1 for those without one.
+    ``find`` finds values among those of a class without order, by its first column: see ``found_among``.
     """
     found: dict[str, np.ndarray] = {}
     for one in _classes(space):
         known = values(one.members[0])
         chunks = [[comparable(chunk, one.family) for chunk in columns[name].chunks] for name in one.members]
         codes, some = _coded(chunks)
-        there = find(one.members[0], some)
-        places = 2 * (_found_among(known, some, ordered=one.ordered) if there is None else there) + 1
-        if one.ordered:
-            fresh = np.flatnonzero(places < 0)
-            places[fresh] = 2 * _smaller(known, some.take(pa.array(fresh)))
-        else:
-            places[places < 0] = 0
-        places = np.append(places, NULL).astype(np.int32)
-        found |= {name: places[mine] for name, mine in zip(one.members, codes, strict=True)}
+        places = _in_order(known, some) if one.ordered else np.maximum(2 * find(one.members[0], known, some) + 1, 0)
+        with_null = np.append(places, NULL).astype(np.int32)
+        found |= {name: with_null[mine] for name, mine in zip(one.members, codes, strict=True)}
     return found
 
 
@@ -233,22 +227,40 @@ def _are_numbers(values: pa.Array) -> bool:
     return pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
 
 
-def _smaller(known: pa.Array, new: pa.Array) -> np.ndarray:
-    """How many known values, which are in order, come before each of some that are not among them."""
+def _in_order(known: pa.Array, some: pa.Array) -> np.ndarray:
+    """The places of values among known ones, which are in order: see ``placed``."""
+    if pa.types.is_large_binary(known.type):
+        from dc_engine.kernels.texts import places_among  # numba
+
+        return places_among(*bytes_of(known), *bytes_of(some))
+    found = _found_among(known, some, ordered=True)
+    fresh = np.flatnonzero(found < 0)
+    places, new = 2 * found.astype(np.int64) + 1, some.take(pa.array(fresh))
     if _are_numbers(known):
-        return np.searchsorted(known.to_numpy(), new.to_numpy())
+        places[fresh] = 2 * np.searchsorted(known.to_numpy(), new.to_numpy())
+        return places
     order = sorted_order(pa.concat_arrays([known, new]))
     before = np.empty(len(order), np.int64)
     before[order] = np.cumsum(order < len(known))
-    return before[len(known) :]
+    places[fresh] = 2 * before[len(known) :]
+    return places
+
+
+def bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Where each text begins, and the last one ends, in the bytes of all of them."""
+    if not len(texts):
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return starts, np.frombuffer(data or b"", np.uint8)
 
 
 def _found_among(known: pa.Array, some: pa.Array, *, ordered: bool) -> np.ndarray:
     """Where values are among known ones, perhaps in order; -1 where they are not."""
-    return _found_in_order(known, some) if ordered and _are_numbers(known) else _found(known, some)
+    return _found_in_order(known, some) if ordered and _are_numbers(known) else found_among(known, some)
 
 
-def _found(known: pa.Array, some: pa.Array) -> np.ndarray:
+def found_among(known: pa.Array, some: pa.Array) -> np.ndarray:
     """Where values are among known ones; -1 where they are not."""
     places = np.full(len(some), NULL, np.int32)
     found = pc.index_in(known, value_set=some)  # to look for the others among the known would hash all of these

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -164,43 +165,57 @@ def read_codes(storage: Storage, space: Space, files: Sequence[DataFile]) -> Kep
     owners = codes_owners(space)
     if not by_owner.keys() >= set(owners):
         return None
-    reader, known = (Reader(storage, by_owner[owner], keep=True) for owner in owners)
-    groups = np.arange(len(reader.group_starts) - 1)
-    names = [*space.columns]
-    lines = reader.made(
-        groups, [ROW_ID, *names], "lines", lambda table: _Lines.of(table, names), _Lines.nbytes, threads=True
-    )
-    codes = dict(zip(names, lines.codes, strict=True))
-    first_of = {members[0]: members for members in space.order_classes}
+    reader, known = Reader(storage, by_owner[owners[0]], keep=True), Reader(storage, by_owner[owners[1]])
+    shelf = storage.shelf([by_owner[owner] for owner in owners])
+    groups, names = np.arange(len(reader.group_starts) - 1), [*space.columns]
+    ids = reader.made(groups, [ROW_ID], "ids", lambda table: whole(table.column(ROW_ID)).to_numpy(), _nbytes)
+
+    def lines() -> np.ndarray:
+        return reader.made(groups, names, "lines", lambda table: _stacked(table, names), _nbytes, threads=True)
+
+    codes = _Codes(names, lines)
 
     def values(name: str) -> pa.Array:
-        count = 1 + max(lines.last[member] for member in first_of[name])
-        mine = np.arange(int(np.searchsorted(known.group_starts[:-1], count)))
-        if not len(mine):
-            return known.read(mine, [name]).column(0).combine_chunks()
-        return known.made(mine, [name], name, lambda table: whole(table.column(0)), lambda some: some.nbytes)[:count]
+        def make() -> pa.Array:
+            members = next(some for some in space.order_classes if some[0] == name)
+            count = 1 + max(int(codes[member][0].max(initial=-1)) for member in members)
+            mine = range(int(np.searchsorted(known.group_starts[:-1], count)))
+            return whole(known.read(mine, [name]).column(0))[:count]
 
-    return Kept(lines.ids, Coding({name: [line] for name, line in codes.items()}, values))
+        return shelf.recall(("values", name), make, _nbytes)
+
+    return Kept(ids, Coding(codes, values))
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The ids of rows, and their codes as the lines of one array, with the last code of each column."""
+class _Codes(Mapping[str, Sequence[np.ndarray]]):
+    """The codes of columns, which are the lines of one array: read when one of them is asked for."""
 
-    ids: np.ndarray
-    codes: np.ndarray
-    last: Mapping[str, int]
+    def __init__(self, names: Sequence[str], lines: Callable[[], np.ndarray]) -> None:
+        self._places, self._read = {name: place for place, name in enumerate(names)}, lines
 
-    @staticmethod
-    def of(table: pa.Table, names: Sequence[str]) -> _Lines:
-        codes = np.empty((len(names), table.num_rows), np.int32)
-        for line, name in zip(codes, names, strict=True):
-            np.concatenate([chunk.to_numpy() for chunk in table.column(name).chunks], out=line)
-        last = {name: int(line.max(initial=-1)) for name, line in zip(names, codes, strict=True)}
-        return _Lines(whole(table.column(ROW_ID)).to_numpy(), codes, last)
+    @cached_property
+    def _lines(self) -> np.ndarray:
+        return self._read()
 
-    def nbytes(self) -> int:
-        return self.ids.nbytes + self.codes.nbytes
+    def __getitem__(self, name: str) -> Sequence[np.ndarray]:
+        return [self._lines[self._places[name]]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _stacked(table: pa.Table, names: Sequence[str]) -> np.ndarray:
+    codes = np.empty((len(names), table.num_rows), np.int32)
+    for line, name in zip(codes, names, strict=True):
+        np.concatenate([chunk.to_numpy() for chunk in table.column(name).chunks], out=line)
+    return codes
+
+
+def _nbytes(some: np.ndarray | pa.Array) -> int:
+    return int(some.nbytes)
 
 
 def write_dependencies(storage: Storage, load: int, dependencies: Sequence[Dependency]) -> DataFile:

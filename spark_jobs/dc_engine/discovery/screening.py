@@ -18,7 +18,7 @@ import pyarrow as pa
 from dc_engine.discovery.boxes import Box, in_any, matrix, mirrored
 from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
 from dc_engine.discovery.coded import encoded
-from dc_engine.discovery.coding import placed
+from dc_engine.discovery.coding import bytes_of, found_among, placed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.table import Table, pairs_of
@@ -46,20 +46,17 @@ class Standing:
 
     space: Space
     layout: Layout
-    codes: Mapping[str, np.ndarray]
+    rows: int
+    codes: Callable[[], Mapping[str, np.ndarray]]
+    """Read when something has to be made of them: what was made does without."""
     values: Callable[[str], pa.Array]
     shelf: Shelf
 
     @cached_property
     def table(self) -> Table:
         """Their codes by term."""
-
-        def make() -> Table:
-            more = int(self.space.nulls == "equal")
-            return Table.of(self.layout, {name: some + more if more else some for name, some in self.codes.items()})
-
-        mine = next(iter(self.codes.values()))
-        return self.shelf.recall("table", make, lambda one: 0 if np.may_share_memory(one.left, mine) else one.nbytes)
+        codes, more = self.codes(), int(self.space.nulls == "equal")
+        return Table.of(self.layout, {name: some + more if more else some for name, some in codes.items()})
 
     def places(self, columns: Mapping[str, pa.ChunkedArray]) -> np.ndarray:
         """Where values of other rows are among those of their codes, by term: see ``placed``."""
@@ -67,23 +64,24 @@ class Standing:
         terms = self.layout.terms.terms
         return np.stack([found[one.left] + 2 * (equal + one.first) for one in terms]).astype(np.int32)
 
-    def _found(self, name: str, some: pa.Array) -> np.ndarray | None:
-        """The codes of values, found by their hashes, if those of many texts are remembered."""
-        known = self.values(name)
+    def _found(self, name: str, known: pa.Array, some: pa.Array) -> np.ndarray:
+        """The codes of values; among many texts they are found by hashes, if a table of these can be remembered."""
         if self.shelf.key is None or len(known) < _MANY_TEXTS or not pa.types.is_large_binary(known.type):
-            return None
+            return found_among(known, some)
         from dc_engine.kernels.texts import hashed, look_up  # numba
 
-        table = self.shelf.recall(
-            ("hashed", name), lambda: hashed(*_bytes_of(known), 2 << len(known).bit_length()), _nbytes
-        )
-        return look_up(*_bytes_of(known), table, *_bytes_of(some))
+        slots = 2 << len(known).bit_length()
+        table = self.shelf.recall(("hashed", name), lambda: hashed(*bytes_of(known), slots), _nbytes)
+        return look_up(*bytes_of(known), table, *bytes_of(some))
 
     def partners(self, term: int, places: np.ndarray) -> float:
         """About how many rows have the values of others in a term."""
-        codes = self.table.left[term]
-        step = max(1, len(codes) // _SAMPLE)
-        sizes = self.shelf.recall(("sizes", term), lambda: np.bincount(codes[::step] + 1)[1:], _nbytes)
+        step = max(1, self.rows // _SAMPLE)
+
+        def make() -> np.ndarray:
+            return np.bincount(self.table.left[term, ::step] + 1)[1:].astype(np.int32)
+
+        sizes = self.shelf.recall(("sizes", term), make, _nbytes)
         mine = places[(places & 1 != 0) & (places >= 0)] >> 1
         return float(sizes[mine[mine < len(sizes)]].sum()) * step
 
@@ -91,9 +89,13 @@ class Standing:
         """The rows by their values in a term, and where each of these begins."""
         from dc_engine.kernels.groups import grouped  # numba
 
-        codes = self.table.left[term]
-        return self.shelf.recall(("groups", term), lambda: grouped(codes, int(codes.max(initial=-1)) + 1), _all_nbytes)
+        def make() -> tuple[np.ndarray, np.ndarray]:
+            codes = self.table.left[term]
+            return grouped(codes, int(codes.max(initial=-1)) + 1)
 
+        return self.shelf.recall(("groups", term), make, _all_nbytes)
+
+    @cached_property
     def packed(self) -> tuple[np.ndarray, ...]:
         """The codes of each row side by side in few words, so that a row is fetched at once; and where each term is."""
         from dc_engine.kernels.groups import pack  # numba
@@ -101,7 +103,7 @@ class Standing:
         def make() -> tuple[np.ndarray, ...]:
             lines = self.table.right
             fields, count = _fields([int(line.max(initial=-1)) + 1 for line in lines])
-            words = np.zeros((self.table.rows, count), np.uint64)
+            words = np.zeros((self.rows, count), np.uint64)
             pack(lines, *fields[:2], words)
             return words, *fields
 
@@ -111,16 +113,16 @@ class Standing:
         """The rows in cells by some terms. If they stay, their codes lie as the cells do, so that few are far apart."""
 
         def make() -> Cells:
-            lines, rows = [self.table.right[term] for term in terms.tolist()], self.table.rows
-            order, starts, cells = in_cells(lines, rows)
+            lines = [self.table.right[term] for term in terms.tolist()]
+            order, starts, cells = in_cells(lines, self.rows)
             ends = ends_of(lines, cells, len(starts) - 1)
             if self.shelf.key is None:
                 return Cells(self.table.right, terms, order, starts, *ends)
             short = all(line.max(initial=0) < _SHORT for line in lines)
-            codes = np.empty((len(lines), rows), np.int16 if short else np.int32)
+            codes = np.empty((len(lines), self.rows), np.int16 if short else np.int32)
             for mine, line in zip(codes, lines, strict=True):
                 mine[:] = line[order]
-            return Cells(codes, np.arange(len(lines)), np.arange(rows, dtype=np.int32), starts, *ends)
+            return Cells(codes, np.arange(len(lines)), np.arange(self.rows, dtype=np.int32), starts, *ends)
 
         return self.shelf.recall(("cells", tuple(terms.tolist())), make, _all_nbytes)
 
@@ -151,7 +153,7 @@ def breaks_nothing(
         return True
     ways = sorted({way for box in boxes for way in (box, mirrored(layout.terms, box))})
     asked: np.ndarray | None = None
-    for standing in sorted(old, key=lambda one: -one.table.rows):
+    for standing in sorted(old, key=lambda one: -one.rows):
         screen = _Screen(standing, matrix(layout.terms, ways), standing.places(columns), asked)
         if not screen.clears():
             return False
@@ -206,7 +208,7 @@ class _Screen:
         left, keys = np.flatnonzero(self.asked.any(axis=1)), dict[int, list[int]]()
         while cheap and len(left):
             decided = {term: left[equal[left, term]] for term in cheap}
-            prices = {term: (costs[term] + self._old.table.rows) / max(len(decided[term]), 0.5) for term in cheap}
+            prices = {term: (costs[term] + self._old.rows) / max(len(decided[term]), 0.5) for term in cheap}
             best = min(cheap, key=lambda term: (prices[term], term))
             if not len(decided[best]):
                 break
@@ -231,7 +233,7 @@ class _Screen:
         groups = (key, *self._old.groups(key))
         lists = (_as_lists(masks), _as_lists(among))
         terms = (same[same != key], compared)
-        if meet_in_groups(self._mine, self._old.packed(), groups, terms, *lists, self.asked[boxes], known):
+        if meet_in_groups(self._mine, self._old.packed, groups, terms, *lists, self.asked[boxes], known):
             return True
         for one, rows in zip(near, known, strict=True):
             self._clear([number for number in sets if sets[number] == one], rows)
@@ -260,7 +262,7 @@ class _Screen:
         rows = np.flatnonzero(self.asked[boxes].any(axis=0))
         asked = self.asked[boxes][:, rows]
         found = np.full(asked.shape, -1, np.int64)
-        most = len(rows) * self._old.table.rows // _COMPARED + _FIRST
+        most = len(rows) * self._old.rows // _COMPARED + _FIRST
         left = find(
             self._mine[terms][:, rows], self._old.cells(terms), self._boxes[boxes][:, terms], asked, found, most
         )
@@ -284,13 +286,6 @@ def _fields(most: Sequence[int]) -> tuple[tuple[np.ndarray, ...], int]:
         used += one.bit_length()
     masks = [(1 << one.bit_length()) - 1 for one in most]
     return (np.array(places), np.array(shifts, np.uint64), np.array(masks, np.uint64)), word + 1
-
-
-def _bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Where each text begins, and the last one ends, in the bytes of all of them."""
-    _, offsets, data = texts.buffers()
-    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return starts, np.frombuffer(data or b"", np.uint8)
 
 
 def _nbytes(array: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""Texts that are looked for among many others, by a table of their hashes; what it finds is compared byte by byte."""
+"""Texts that are looked for among many others: where these are in order, or by a table of their hashes."""
 
 from __future__ import annotations
 
@@ -52,3 +52,31 @@ def look_up(offsets, data, table, mine, texts):  # type: ignore[no-untyped-def]
                 break
             slot = (slot + 1) & (table.size - 1)
     return found
+
+
+@njit(cache=True, nogil=True)
+def _compared(data, first, last, other, begin, end):  # type: ignore[no-untyped-def]
+    """Below 0, 0 or above as one text comes before another, is the same or comes after it, byte by byte."""
+    for place in range(min(last - first, end - begin)):
+        if data[first + place] != other[begin + place]:
+            return np.int64(data[first + place]) - np.int64(other[begin + place])
+    return (last - first) - (end - begin)
+
+
+@njit(cache=True, nogil=True)
+def places_among(offsets, data, mine, texts):  # type: ignore[no-untyped-def]
+    """Where texts are among others in order: 2c + 1 for the one with number c, 2c for one just before it."""
+    places = np.empty(mine.size - 1, np.int64)
+    for number in range(mine.size - 1):
+        low, high = 0, offsets.size - 1
+        while low < high:
+            half = (low + high) // 2
+            if _compared(data, offsets[half], offsets[half + 1], texts, mine[number], mine[number + 1]) < 0:
+                low = half + 1
+            else:
+                high = half
+        there = low < offsets.size - 1 and _same(
+            data, offsets[low], offsets[low + 1], texts, mine[number], mine[number + 1]
+        )
+        places[number] = 2 * low + there
+    return places

@@ -71,39 +71,40 @@ class _Old:
 
     def _kept(self, files: Sequence[DataFile], known: Kept, places: np.ndarray | None) -> Standing:
         shelf, coding = self._shelf(files), known.coding
-        codes = {name: some[0] for name, some in coding.codes.items()}
-        if places is not None:
-            lines = shelf.recall(
-                "chosen", lambda: np.stack([some[places] for some in codes.values()]), lambda one: one.nbytes
-            )
-            codes = dict(zip(codes, lines, strict=True))
-        return Standing(self.space, self.layout, codes, coding.values, shelf)
+
+        def codes() -> dict[str, np.ndarray]:
+            lines = {name: some[0] for name, some in coding.codes.items()}
+            if places is None:
+                return lines
+            some = shelf.recall("codes", lambda: np.stack([one[places] for one in lines.values()]), _nbytes)
+            return dict(zip(lines, some, strict=True))
+
+        rows = len(known.ids) if places is None else len(places)
+        return Standing(self.space, self.layout, rows, codes, coding.values, shelf)
 
     def _later(self, files: Sequence[DataFile], dead: BitMap64) -> Standing | None:
-        shelf = self._shelf(files)
+        shelf, names = self._shelf(files), [*self.space.columns]
 
         def make() -> tuple[np.ndarray, dict[str, pa.Array]]:
-            columns = values_of(self.storage, files, dead, [*self.space.columns])
+            columns = values_of(self.storage, files, dead, names)
             if columns is None:
-                return np.zeros((len(self.space.columns), 0), np.int32), {}
+                return np.zeros((len(names), 0), np.int32), {}
             coding = coding_of(self.space, [columns])
-            lines = np.stack([coding.codes[name][0] for name in self.space.columns]).astype(np.int32, copy=False)
+            lines = np.stack([coding.codes[name][0] for name in names]).astype(np.int32, copy=False)
             return lines, {members[0]: coding.values(members[0]) for members in self.space.order_classes}
 
-        lines, values = shelf.recall(
-            "coding", make, lambda one: one[0].nbytes + sum(some.nbytes for some in one[1].values())
-        )
-        if not lines.shape[1]:
-            return None
-        return Standing(
-            self.space, self.layout, dict(zip(self.space.columns, lines, strict=True)), values.__getitem__, shelf
-        )
+        lines, values = shelf.recall("coding", make, lambda one: sum(map(_nbytes, (one[0], *one[1].values()))))
+        codes, rows = dict(zip(names, lines, strict=True)), lines.shape[1]
+        return Standing(self.space, self.layout, rows, lambda: codes, values.__getitem__, shelf) if rows else None
 
     def _shelf(self, files: Sequence[DataFile]) -> Shelf:
         """Where things are kept that are made of rows in some files but for those that are dead."""
-        named = [(one.sha256, self.storage.stamp(one.path)) for one in (*files, *self.base.files_of(FileKind.DEAD))]
-        remembers = all(stamp for _, stamp in named)
-        return Shelf((self.space.id, self.layout.terms.nullable, *named) if remembers else None)
+        dead = self.base.files_of(FileKind.DEAD)
+        return self.storage.shelf([*files, *dead], self.space.id, self.layout.terms.nullable)
+
+
+def _nbytes(some: np.ndarray | pa.Array) -> int:
+    return int(some.nbytes)
 
 
 def _halves(count: int) -> list[int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from dc_engine.errors import StateError
+from dc_engine.state.memory import Shelf
 from dc_engine.state.writing import Writing
 
 _BLOCK = 1 << 20
@@ -24,6 +25,13 @@ class Known(Protocol):
 
     @property
     def sha256(self) -> str: ...
+
+
+class Stored(Known, Protocol):
+    """A file of which that is known."""
+
+    @property
+    def path(self) -> str: ...
 
 
 class Listed(NamedTuple):
@@ -90,6 +98,11 @@ class Storage(Writing):
         except OSError:  # reading it will say what is wrong
             return None
         return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+    def shelf(self, files: Sequence[Stored], *key: Hashable) -> Shelf:
+        """Where this process keeps what it makes of some files, and of what else is given, if it keeps anything."""
+        stamps = [(one.sha256, self.stamp(one.path)) for one in files]
+        return Shelf((*stamps, *key) if all(stamp for _, stamp in stamps) else None)
 
     def size(self, path: str) -> int | None:
         """How many bytes a file has; ``None`` when it is not there."""
