@@ -47,8 +47,8 @@ def check_question(on_violation: str, timeout: Any, assigned_users: Any) -> None
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Refuse a value that an argument does not have."""
     if value not in choices:
-        hint = did_you_mean(str(value), choices)
-        raise ValueError(f"{name} is {value!r}, and must be one of {tuple(choices)}. {hint}")
+        hint = did_you_mean(str(value), choices, otherwise=" ")  # all of them are named anyway
+        raise ValueError(f"{name} is {value!r}, and must be one of {tuple(choices)}. {hint}".rstrip())
 
 
 def check_folder(name: str, value: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BranchMixIn
 
+from airflow_dc_provider.arguments import is_open
 from airflow_dc_provider.exceptions import DcGateError
 from airflow_dc_provider.operators.gate import DcGateOperator
 from airflow_dc_provider.outcomes import outcomes_of
@@ -59,6 +60,9 @@ class DcBranchOperator(DcGateOperator, BranchMixIn):
         self.follow_if_invalidated = follow_if_invalidated
         if not any(getattr(self, one) for one in _FOLLOWED):
             raise ValueError(f"DcBranchOperator follows nothing: give at least one of {', '.join(_FOLLOWED)}.")
+        for one in _FOLLOWED:
+            if not _are_ids(getattr(self, one)):
+                raise ValueError(f"{one} is {getattr(self, one)!r}, and must be the id of a task, or a list of ids.")
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit the job, log what it found, and follow the branch."""
@@ -97,6 +101,12 @@ def followed(verdict: Verdict, on_invalidated: str | None, *, apart: bool) -> li
     kinds = ["violated"] if rules == "fail" or (lost == "fail" and not apart) else []
     kinds += ["invalidated"] if lost != "pass" and apart else []
     return kinds or ["pass"]
+
+
+def _are_ids(given: Any) -> bool:
+    if given is None or isinstance(given, str) or is_open(given):
+        return True
+    return isinstance(given, Sequence) and all(isinstance(one, str) for one in given)
 
 
 def _ids(given: str | Sequence[str] | None) -> list[str]:

@@ -99,6 +99,11 @@ class TestRefused:
         with pytest.raises(ValueError, match=f"does not take '{argument}'"):
             branch(**{argument: "fail"})
 
+    @pytest.mark.parametrize("given", [3, [3], {"publish": 1}, [None]])
+    def test_what_is_no_id_of_a_task(self, branch, given):
+        with pytest.raises(ValueError, match=r"follow_if_pass is .*, and must be the id of a task, or a list of ids"):
+            branch(follow_if_pass=given)
+
     def test_a_branch_that_follows_nothing(self, branch):
         with pytest.raises(ValueError, match="follows nothing"):
             branch(follow_if_pass=None, follow_if_violated=[], follow_if_invalidated=())
