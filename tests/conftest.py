@@ -38,22 +38,28 @@ if TYPE_CHECKING:
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="dc-airflow-home-")
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
+_CACHE = Path(sys.prefix) / "cache"
+
 
 def _share_kernels() -> None:
-    """Let jobs that get the engine as a zip find the kernels here, with what is compiled: it is half of a first job.
+    """Let jobs that get the engine as a zip find what is compiled here, which is half of what a first job costs.
 
-    They settle them in the user's cache (``dc_engine/kernels/__init__.py``), which for the tests is one of their own.
+    They settle its kernels in the user's cache (``dc_engine/kernels/__init__.py``), for the tests one of their own.
+    Numba takes what it finds beside a source for its own when the source is as old and as long.
     """
     kernels = Path(__file__).parents[1] / "spark_jobs" / "dc_engine" / "kernels"
     sources = {one.name: one.read_bytes() for one in sorted(kernels.glob("*.py")) if one.name != "__init__.py"}
-    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    own = Path(sys.prefix) / "cache"
-    settled = own / "airflow-dc-provider" / f"kernels-{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"
-    settled.parent.mkdir(parents=True, exist_ok=True)
+    settled = _CACHE / "airflow-dc-provider" / f"kernels-{hashlib.sha256(repr(sources).encode()).hexdigest()[:16]}"
+    settled.mkdir(parents=True, exist_ok=True)
+    for name in sources:
+        if not (settled / name).exists() or (settled / name).stat().st_mtime_ns != (kernels / name).stat().st_mtime_ns:
+            draft = Path(shutil.copy2(kernels / name, settled / f"{name}.{os.getpid()}"))
+            draft.replace(settled / name)
+    (kernels / "__pycache__").mkdir(exist_ok=True)
     with suppress(FileExistsError):
-        settled.symlink_to(kernels)
-    os.environ.setdefault("UV_CACHE_DIR", str(usual / "uv"))
-    os.environ["XDG_CACHE_HOME"] = str(own)
+        (settled / "__pycache__").symlink_to(kernels / "__pycache__")
+    os.environ.setdefault("UV_CACHE_DIR", f"{os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/uv")
+    os.environ["XDG_CACHE_HOME"] = str(_CACHE)
 
 
 _share_kernels()
@@ -69,6 +75,7 @@ HAS_TIMES = SPARK_VERSION >= (4, 1)
 HAS_SHAPES = SPARK_VERSION >= (4, 2)
 """Types that came after the first version of Spark that the engine works on."""
 
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -77,7 +84,8 @@ SPARK_SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": _SHORT_LIVED,
+    "spark.executor.extraJavaOptions": _SHORT_LIVED,
 }
 
 
@@ -106,16 +114,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernels_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kernels_are_compiled_once() -> Iterator[None]:
     """Of the processes of a run that need a kernel one compiles it; the others wait, and read what it has kept."""
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 
-    folder = tmp_path_factory.getbasetemp().parent
+    turns = _CACHE / "turns"
+    turns.mkdir(exist_ok=True)
     compile_at_once = Dispatcher.compile
 
     def compile_in_turn(self: Any, signature: Any) -> Any:
-        with global_compiler_lock, (folder / f"{self.py_func.__module__}.{self.py_func.__name__}").open("w") as turn:
+        name = f"{self.py_func.__module__}.{self.py_func.__name__}"
+        if not name.startswith("dc_engine."):
+            return compile_at_once(self, signature)
+        with global_compiler_lock, (turns / name).open("w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             return compile_at_once(self, signature)
 

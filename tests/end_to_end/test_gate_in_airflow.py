@@ -88,17 +88,28 @@ def verdict(running: RunningAirflow, state: str, load_id: str = "broken"):
     return read_verdict(Storage(str(running.home / "state" / state)), load_id)
 
 
-def start(running: RunningAirflow, dag: str, *loads: str) -> str:
-    """Run a DAG for a clean load, and then for others; the id of the last run, whose gate has not ended."""
-    run = running.trigger(dag, conf={"load": "clean"})
-    assert set(running.wait_for_run(dag, run).values()) <= {"success", "skipped"}
-    for load in loads:
-        run = running.trigger(dag, conf={"load": load})
-    return run
+def trigger(running: RunningAirflow, load: str, *dags: str) -> dict[str, str]:
+    """Run DAGs for a load, all at once; the id of each run."""
+    return {dag: running.trigger(dag, conf={"load": load}) for dag in dags}
 
 
-def test_a_person_approves_and_all_can_see_it(running):
-    run = start(running, "asking", "broken")
+def begin(running: RunningAirflow, *dags: str) -> dict[str, dict[str, str]]:
+    """Run DAGs for a clean load, and then for a broken one, whose gates have not ended; the ids of the runs."""
+    clean = trigger(running, "clean", *dags)
+    for dag, run in clean.items():
+        assert set(running.wait_for_run(dag, run).values()) <= {"success", "skipped"}
+    return {"clean": clean, "broken": trigger(running, "broken", *dags)}
+
+
+@pytest.fixture(scope="module")
+def runs(running: RunningAirflow) -> dict[str, dict[str, str]]:
+    """Runs that go on beside the tests, which wait less for them."""
+    running.trigger("mapped", run_id="many")
+    return begin(running, "asking", "discarding", "impatient", "branching")
+
+
+def test_a_person_approves_and_all_can_see_it(running, runs):
+    run = runs["broken"]["asking"]
     running.wait_for("asking", run, "gate", "awaiting_input")
     asked = running.asked("asking", run, "gate")
     assert asked["subject"] == "Load broken of table zips broke 1 of 2 rules. Let it pass?"
@@ -137,8 +148,8 @@ def test_consumers_get_what_they_require(running):
     assert other == {"require_cities": "success", "use": "success"}
 
 
-def test_rejecting_fails_and_what_was_discarded_stays_out_until_it_is_approved(running):
-    run = start(running, "discarding", "broken")
+def test_rejecting_fails_and_what_was_discarded_stays_out_until_it_is_approved(running, runs):
+    run = runs["broken"]["discarding"]
     running.wait_for("discarding", run, "gate", "awaiting_input")
     assert "which were discarded" in running.asked("discarding", run, "gate")["body"]
     running.answer("discarding", run, "gate", "Reject", {"reason": "look first", "snapshot": 2})
@@ -156,9 +167,9 @@ def test_rejecting_fails_and_what_was_discarded_stays_out_until_it_is_approved(r
     assert approved.constraints[0].total_violations == 1
 
 
-def test_other_rows_are_asked_about_again_and_an_old_question_approves_nothing(running):
+def test_other_rows_are_asked_about_again_and_an_old_question_approves_nothing(running, runs):
     land(running, "changing", (5, "Berln"))
-    run = start(running, "asking", "changing")
+    run = trigger(running, "changing", "asking")["asking"]
     running.wait_for("asking", run, "gate", "awaiting_input")
     snapshot = running.xcom("asking", run, "gate", "verdict")["snapshot"]
     running.answer("asking", run, "gate", "Approve", {"snapshot": snapshot})
@@ -182,8 +193,8 @@ def test_other_rows_are_asked_about_again_and_an_old_question_approves_nothing(r
     assert verdict(running, "asking", "changing").approved
 
 
-def test_a_reason_that_is_junk_decides_nothing(running):
-    run = start(running, "discarding", "worse")
+def test_a_reason_that_is_junk_decides_nothing(running, runs):
+    run = trigger(running, "worse", "discarding")["discarding"]
     running.wait_for("discarding", run, "gate", "awaiting_input")
     running.answer("discarding", run, "gate", "Approve", {"reason": {"a": "x" * 2_000}})
     assert running.wait_for_run("discarding", run)["gate"] == "failed"
@@ -191,15 +202,15 @@ def test_a_reason_that_is_junk_decides_nothing(running):
     assert verdict(running, "discarding", "worse").decided is None
 
 
-def test_silence_rejects(running):
-    run = start(running, "impatient", "broken")
+def test_silence_rejects(running, runs):
+    run = runs["broken"]["impatient"]
     assert running.wait_for_run("impatient", run) == {"gate": "failed", "publish": "upstream_failed"}
     decided = verdict(running, "impatient").decided
     assert (decided.answer, decided.by) == ("rejected", "")
 
 
-def test_mapped_gates_ask_each_for_itself(running):
-    run = running.trigger("mapped", run_id="many")
+def test_mapped_gates_ask_each_for_itself(running, runs):
+    run = "many"
     for index, option in ((1, "Approve"), (2, "Reject")):
         running.wait_for("mapped", run, "gate", "awaiting_input", map_index=index)
         running.answer("mapped", run, "gate", option, map_index=index)
@@ -232,7 +243,7 @@ def test_a_backfill_waits_day_by_day_for_its_answers(running):
 
 
 def test_a_gate_that_warns_or_skips_tells_nobody_of_a_broken_load(running):
-    runs = {dag: start(running, dag, "broken") for dag in ("warning", "skipping")}
+    runs = begin(running, "warning", "skipping")["broken"]
     assert running.wait_for_run("warning", runs["warning"]) == {"gate": "success", "publish": "success"}
     assert running.wait_for_run("skipping", runs["skipping"]) == {"gate": "skipped", "publish": "skipped"}
 
@@ -243,11 +254,10 @@ def test_a_gate_that_warns_or_skips_tells_nobody_of_a_broken_load(running):
     assert told() == ["clean", "clean"]
 
 
-def test_a_branch_follows_the_verdict_and_a_cleared_task_is_skipped_again(running):
-    run = running.trigger("branching", conf={"load": "clean"})
+def test_a_branch_follows_the_verdict_and_a_cleared_task_is_skipped_again(running, runs):
     clean = {"gate": "success", "publish": "success", "quarantine": "skipped"}
-    assert running.wait_for_run("branching", run) == clean
-    run = running.trigger("branching", conf={"load": "broken"})
+    assert running.wait_for_run("branching", runs["clean"]["branching"]) == clean
+    run = runs["broken"]["branching"]
     broken = {"gate": "success", "publish": "skipped", "quarantine": "success"}
     assert running.wait_for_run("branching", run) == broken
     assert running.xcom("branching", run, "gate")["decision"] == "fail"
@@ -255,9 +265,9 @@ def test_a_branch_follows_the_verdict_and_a_cleared_task_is_skipped_again(runnin
     running.wait_for("branching", run, "publish", "skipped")
 
 
-def test_a_task_that_is_failed_by_hand_while_it_asks_is_not_woken_by_a_late_answer(running):
+def test_a_task_that_is_failed_by_hand_while_it_asks_is_not_woken_by_a_late_answer(running, runs):
     land(running, "late", (7, "Brn"))
-    run = start(running, "discarding", "late")
+    run = trigger(running, "late", "discarding")["discarding"]
     running.wait_for("discarding", run, "gate", "awaiting_input")
     running.request("PATCH", f"dags/discarding/dagRuns/{run}/taskInstances/gate", {"new_state": "failed"})
     running.answer("discarding", run, "gate", "Approve")
