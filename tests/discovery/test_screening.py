@@ -21,7 +21,7 @@ from dc_engine.discovery.keeping import found
 from dc_engine.discovery.known import WITNESSED
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.screening import Standing, breaks_nothing
-from dc_engine.discovery.space import Space
+from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.terms import Outcome, Terms
 from dc_engine.maintained import passage
 from dc_engine.maintained.standing import _halves
@@ -97,8 +97,8 @@ class TestNewRows:
         )
         assert answers == [not broken] * 2
 
-    def test_where_all_would_have_to_be_compared_nothing_is_said(self, tmp_path):
-        space = histories_space({"a": "int", "b": "int"})
+    def test_where_all_would_have_to_be_compared_nothing_is_said(self):
+        space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
         old = [(place, place) for place in range(50)]
         known = found(space, coded(space, old), WITNESSED)
         layout = Layout(space.terms())
@@ -106,12 +106,6 @@ class TestNewRows:
         with mock.patch.multiple(screening, _PARTNERS=0, _FIRST=0, _COMPARED=1 << 40):
             assert not breaks_nothing(layout, known.boxes, there, columns_of(space, [(7, 7), (70, 70)]))
         assert breaks_nothing(layout, known.boxes, there, columns_of(space, [(70, 70), (80, 80)]))
-
-
-def histories_space(types: dict[str, str]) -> Space:
-    from dc_engine.discovery.space import Asked, space_of
-
-    return space_of(Asked(classes=("dc",)), types, {})
 
 
 class TestALoad:

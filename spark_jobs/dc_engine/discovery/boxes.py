@@ -134,6 +134,14 @@ def follow(terms: Terms, boxes: Sequence[Box], stronger: Sequence[Box]) -> np.nd
     return inside
 
 
+def widest(terms: Terms, boxes: Iterable[Box]) -> np.ndarray:
+    """Boxes and their mirror images as rows of a table, without those that lie in another, which decides them too."""
+    ways = matrix(terms, sorted({way for box in boxes for way in (box, mirrored(terms, box))}))
+    words = _words(ways)
+    around = [int((~(one & ~words).any(axis=1)).sum()) for one in words]  # each lies in itself
+    return ways[np.array(around, np.int64) == 1]
+
+
 def _words(table: np.ndarray) -> np.ndarray:
     """The admitted outcomes of boxes in bits."""
     return packed((table[:, :, None] >> np.arange(3) & 1).astype(bool).reshape(len(table), -1))

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.discovery.boxes import Box, in_any, matrix, mirrored
+from dc_engine.discovery.boxes import Box, in_any, widest
 from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
 from dc_engine.discovery.coded import encoded
 from dc_engine.discovery.coding import bytes_of, found_among, placed
@@ -151,14 +151,14 @@ def breaks_nothing(
     """
     if not boxes:
         return True
-    ways = sorted({way for box in boxes for way in (box, mirrored(layout.terms, box))})
+    ways = widest(layout.terms, boxes)
     asked: np.ndarray | None = None
     for standing in sorted(old, key=lambda one: -one.rows):
-        screen = _Screen(standing, matrix(layout.terms, ways), standing.places(columns), asked)
+        screen = _Screen(standing, ways, standing.places(columns), asked)
         if not screen.clears():
             return False
         asked = screen.asked
-    return bool(old) and not _meet(old[0].space, layout, ways, columns)
+    return bool(old) and not _meet(old[0].space, layout, [*map(tuple, ways.tolist())], columns)
 
 
 def _meet(space: Space, layout: Layout, boxes: Sequence[Box], columns: Mapping[str, pa.ChunkedArray]) -> bool:
