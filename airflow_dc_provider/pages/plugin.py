@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from asyncio import to_thread
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,6 +29,8 @@ def _pages() -> FastAPI:
 
 def _prepare() -> None:
     """Import all that pages need: the first one would take seconds otherwise."""
+    import gc
+
     from airflow_dc_provider.pages.rendering import prepare as prepare_templates
     from dc_engine.reviewing import prepare as prepare_reading
 
