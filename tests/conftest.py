@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -94,10 +95,21 @@ GROUPS = ("running_airflow", "spark", "submit", "gx", "airflow", "pages", "packa
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes groups come first (with ``--no-loadscope-reorder``): single tests fill what time is left."""
+    """In several processes what takes long comes first (with ``--no-loadscope-reorder``): the rest fills the gaps."""
+
+    def place(item: pytest.Item) -> int:
+        group = item.get_closest_marker("xdist_group")
+        alone = len(GROUPS) + ("histories" not in item.path.name)  # a random history is one test of a minute
+        return GROUPS.index(group.args[0]) if group else alone
+
     if hasattr(config, "workerinput"):
-        marked = {item: item.get_closest_marker("xdist_group") for item in items}
-        items.sort(key=lambda item: GROUPS.index(one.args[0]) if (one := marked[item]) else len(GROUPS))
+        items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: nobody looks through it for garbage again, least of all a process forked off."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
