@@ -17,7 +17,7 @@ import pyarrow as pa
 from dc_engine.constraints.model import ConstraintSet, microseconds
 from dc_engine.detection import hashing
 from dc_engine.detection.documents import Failed, from_text
-from dc_engine.detection.encode import Spread
+from dc_engine.detection.encode import Slice, Spread
 from dc_engine.detection.hashing import range_of
 from dc_engine.detection.plan import make_plan
 from dc_engine.detection.rows import take_rows
@@ -57,6 +57,8 @@ class Engine:
     loads: int = 0
     index_files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     rows_files: list[DataFile] = field(default_factory=list)
+    spread: Mapping[int, Spread] = field(default_factory=dict)
+    """How the work of the newest load was cut up."""
 
     def __post_init__(self) -> None:
         self.storage = Storage(f"memory://engine/{next(_numbers)}")
@@ -94,6 +96,7 @@ class Engine:
             units = [one.units for one in spread.values()]
             first_units = dict(zip(spread, itertools.accumulate(units, initial=0), strict=False))
             work = replace(work, spread=spread, first_units=first_units, probe_tasks=min(3, sum(units)))
+        self.spread = work.spread
         chunks = list(Encode(work, 1)([pa.RecordBatch.from_pydict({"id": [0]})]))
         facts = list(_by_task(chunks, work.probe_tasks, Probe(work)))
         reported = list(_by_task(facts, work.report_tasks, ReportStep(work)))
@@ -126,9 +129,9 @@ class Engine:
         if not indexes or indexes[0].key:
             return Spread(self.units)
         files = self.index_files.get(indexes[0].id, ())
-        if indexes[0].ordered and files:
-            return Spread(1, Runs(self.storage, files).ranges(self.units))
-        return Spread(1, tuple(range_of(one, self.units) for one in range(self.units)))
+        even = [range_of(one, self.units) for one in range(self.units)]
+        ranges = Runs(self.storage, files).ranges(self.units) if indexes[0].ordered and files else even
+        return Spread(0, tuple(Slice({number: one}) for one in ranges))
 
 
 def _parts(rows: pa.Table) -> list[pa.Table]:

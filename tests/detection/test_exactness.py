@@ -112,12 +112,44 @@ def without_equality(draw: st.DrawFn) -> Case:
     return Case(kinds, rules, tuple(draw(st.lists(st.lists(st.fixed_dictionaries(values), max_size=12), max_size=4))))
 
 
-@given(case=without_equality(), group=st.integers(1, 3), chance=st.randoms(use_true_random=False))
+@given(
+    case=without_equality(),
+    group=st.integers(1, 3),
+    rows=st.sampled_from([2, 5, 99]),
+    chance=st.randoms(use_true_random=False),
+)
 def test_so_do_those_of_rules_without_equality_however_their_index_is_cut(
-    case: Case, group: int, chance: random.Random
+    case: Case, group: int, rows: int, chance: random.Random
 ) -> None:
-    with other_sizes(screened_entries=0, ordered_group=group, run_bytes=150, share_entries=5):
+    with other_sizes(screened_entries=0, ordered_group=group, run_bytes=150, share_entries=5, unit_rows=rows):
         _check(case, 1, chance)
+
+
+@given(case=cases(), rows=st.integers(1, 3), screened=st.booleans(), chance=st.randoms(use_true_random=False))
+def test_so_do_those_of_blocks_with_rows_for_several_units(
+    case: Case, rows: int, screened: bool, chance: random.Random
+) -> None:
+    with other_sizes(screened_entries=0 if screened else 10**9, unit_rows=rows, run_bytes=150):
+        _check(case, 1, chance)
+
+
+def test_a_block_with_half_of_the_rows_and_a_table_without_blocks_are_divided_among_units() -> None:
+    """Each unit counts its own share of what they violate, and writes it; none has everything."""
+    kinds = {name: next(one for one in KINDS if one.spark == "int") for name in ("k", "a", "b")}
+    rules = ("t.k = s.k and t.a < s.a and t.b > s.b", "t.a < s.a and t.b > s.b")
+    constraints = tuple(Constraint(f"rule {n}", "deny", (parse_body(one),)) for n, one in enumerate(rules))
+    chance = random.Random(7)
+    rows = [{"k": 0 if place % 2 else place, "a": place, "b": place - chance.randrange(5)} for place in range(200)]
+    case = Case(kinds, constraints, (rows,))
+    with other_sizes(unit_rows=20):
+        engine = Engine(case.constraint_set, case.schema)
+        found = engine.load(case.table(rows))
+        assert [one.new_violations for one in found] == [violations_by_row(one, [], rows)[0] for one in constraints]
+        for group in engine.plan.groups:
+            written = [file.rows for file in engine.index_files[group.indexes[0].id]]
+            assert sum(written) == 200
+            assert max(written) <= 100
+            assert len(engine.spread[group.number].slices) >= 4
 
 
 def _check(case: Case, units: int, chance: random.Random) -> None:

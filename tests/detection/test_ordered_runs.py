@@ -91,9 +91,8 @@ def test_whatever_violates_with_a_row_is_found_and_of_each_projection_all_or_not
     with other_sizes(ordered_group=group, run_bytes=200):
         stored = Runs(storage, written(storage, kinds, index, runs))
     bodies = [one for body in planned_group.constraints[0].bodies for one in (body, body.swapped)]
-    families = dict(zip(index.columns, index.families, strict=True))
-    partners = Partners(table_of(kinds, index, new), bodies, planned_group.classes, families)
-    tables = [stored.find_partners(index.columns, partners, within).entries for within in stored.ranges(parts)]
+    partners = Partners(table_of(kinds, index, new), bodies, planned_group.classes)
+    tables = [stored.find_partners(index, partners, within).entries for within in stored.ranges(parts)]
     found = pa.concat_tables([one for one in tables if one.num_columns] or [pa.table({})])
     everything = sums(stored.find(index.columns, None, None).entries, index.columns)
     kept = sums(found, index.columns)

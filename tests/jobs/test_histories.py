@@ -138,6 +138,7 @@ TINY = {
     "run_bytes": 100,
     "row_group": 2,
     "run_group": 2,
+    "ordered_group": 2,
     "staged_group": 2,
     "staged_bytes": 1,
     "group_bytes": 40,

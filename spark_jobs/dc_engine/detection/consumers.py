@@ -106,7 +106,7 @@ class CountViolations:
         listing = None
         most = work.most_found(constraint)
         if most and (counted.pairs_with_old or counted.pairs_among_new_twice):
-            listing = list_pairs(constraint, counted, probe.new, probe.origins, self.group.columns, most)
+            listing = list_pairs(constraint, counted, probe.origins, self.group.columns, most)
         yield from told(constraint, counted, Effect.NEW)
         yield from for_report(work, constraint, counted, probe.new, listing)
         yield from told(constraint, count_pairs(constraint, probe.gone), Effect.REMOVED)

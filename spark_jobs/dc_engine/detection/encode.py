@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dc_engine.detection.codes import whole
 from dc_engine.detection.frames import make_frames
-from dc_engine.detection.hashing import Bounds, bucket_of, combined, lanes_of, range_of
+from dc_engine.detection.hashing import Bounds, bucket_of, combined, lanes_of
 from dc_engine.detection.order import TIES, places
 from dc_engine.detection.plan import ConstraintPlan, Group, IndexPlan, Plan
 from dc_engine.detection.rows import ROW_ID
@@ -32,18 +32,41 @@ Lanes = dict[tuple[str, str], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of one block that is too large for one probe: rows and entries whose places are within some bounds.
+
+    All changed rows of the block come to each of its slices. They meet what lies in it, and that is what it writes.
+    """
+
+    within: Mapping[int, Bounds]
+    """For each group whose rows travel together, by number."""
+    block: int | None = None
+    """The hash of the block; without one, it is the whole table."""
+
+    def has(self, group: Group, rows: pa.Table) -> np.ndarray:
+        """Which rows or entries of the block lie in it. Those of one projection lie together."""
+        low, high = self.within[group.number]
+        places = whole(rows.column(HASH)).to_numpy() if self.block is None else places_in_block(group, rows)
+        return (places >= low) & (places <= high)
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
-    """How the work of one group is cut up."""
+    """How the work of groups whose rows travel together is cut up."""
 
     buckets: int
-    """How many ranges of the hash space its rows are divided into."""
-    shares: tuple[Bounds, ...] = (range_of(0, 1),)
-    """Ranges of the entries of an index without a key, one for each probe, which gets all rows of the load."""
+    """How many ranges of the hash space rows are divided into: each is a unit. Without a key there are none."""
+    slices: tuple[Slice, ...] = ()
+    """Parts of large blocks, each a further unit, which reads the rows of the load itself."""
 
     @property
     def units(self) -> int:
         """How many probes there are."""
-        return self.buckets * len(self.shares)
+        return self.buckets + len(self.slices)
+
+    def slice_of(self, unit: int) -> Slice | None:
+        """The part of a block that is a unit; ``None`` for one that has whole blocks."""
+        return self.slices[unit - self.buckets] if unit >= self.buckets else None
 
 
 def together(plan: Plan) -> dict[int, list[Group]]:
@@ -88,7 +111,7 @@ def encode(plan: Plan, spread: Mapping[int, Spread], rows: pa.Table, sign: str =
                 turn = broken.column(ROW_ID)[0].as_py() // SIZES.turn_rows
                 yield Chunk(group.number, turn % spread[group.number].units, f"{sign}both", broken)
         elif not group.indexes[0].key:
-            continue  # every probe looks at all rows, and reads them itself
+            continue  # every slice looks at all rows, and reads them itself
         elif group.two_sided:
             for role, index in (("t", group.t_index), ("s", group.s_index)):
                 yield from _cut(group, index, sign + role, narrow, spread[group.number], lanes)
@@ -101,7 +124,12 @@ def _cut(
 ) -> Iterator[Chunk]:
     assert index is not None
     hashed, hashes = with_hash(index, rows, lanes)
-    if spread.units == 1:
+    if spread.slices:
+        others = ~np.isin(hashes, [one.block for one in spread.slices if one.block is not None])
+        hashed, hashes = hashed.filter(pa.array(others)), hashes[others]
+    if not hashed.num_rows:
+        return
+    if spread.buckets == 1:
         yield Chunk(group.number, 0, role, hashed)
     else:
         buckets = bucket_of(hashes, spread.buckets)
@@ -118,7 +146,18 @@ def with_hash(index: IndexPlan, rows: pa.Table, lanes: Lanes | None = None) -> t
     In an ordered index it is the place of a value, and only its last bits are those of a hash: equal projections have
     the same, and those that share a value can still be cut into ranges.
     """
-    known = {} if lanes is None else lanes
+    hashes = _hashes(index, rows, {} if lanes is None else lanes)
+    return rows.add_column(0, HASH, pa.array(hashes)), hashes
+
+
+def places_in_block(group: Group, rows: pa.Table) -> np.ndarray:
+    """Where rows lie in their block, as if there were an index of it in the order that entries of a hash have."""
+    families = {name: one.family for one in group.classes for name in one.columns}
+    by = group.indexes[0].then_by
+    return _hashes(IndexPlan.on((), tuple(families[name] for name in group.columns), group.columns, by), rows, {})
+
+
+def _hashes(index: IndexPlan, rows: pa.Table, known: Lanes) -> np.ndarray:
     columns = list(zip(index.hashed, index.families, strict=True))
     for name, family in columns:
         if (name, family) not in known:
@@ -127,7 +166,7 @@ def with_hash(index: IndexPlan, rows: pa.Table, lanes: Lanes | None = None) -> t
     if index.ordered:
         name, family = index.then_by or ("", "")
         hashes = places(whole(rows.column(name)), family) | (hashes & TIES)
-    return rows.add_column(0, HASH, pa.array(hashes)), hashes
+    return hashes
 
 
 def _breaks_alone(group: Group, rows: pa.Table) -> np.ndarray:

@@ -45,6 +45,18 @@ class Frame:
         sizes = self.starts[projections + 1] - self.starts[projections]
         return self.members[ranges(self.starts[projections], sizes)], sizes
 
+    def of(self, kept: np.ndarray) -> Frame:
+        """Some of its projections."""
+        sizes = np.diff(self.starts)
+        return replace(
+            self,
+            codes={name: own[kept] for name, own in self.codes.items()},
+            weights=self.weights[kept],
+            first=self.first[kept],
+            members=self.members[np.repeat(kept, sizes)],
+            starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
+        )
+
     def allows(self, body: BodyPlan, row: str) -> np.ndarray:
         """Which projections can be ``t`` (or ``s``) of a body, as far as one row can tell."""
         allowed = np.ones(self.size, bool)
@@ -99,21 +111,7 @@ def _project(
     totals = np.add.reduceat(weights[members], starts) if len(starts) else np.zeros(0, np.int64)
     ends = np.append(starts, len(members))
     frame = Frame(table, {name: own[first] for name, own in codes.items()}, constants, totals, first, members, ends)
-    return frame if totals.all() else _without_empty(frame)
-
-
-def _without_empty(frame: Frame) -> Frame:
-    """The frame without the projections whose rows were all taken away again."""
-    kept = frame.weights != 0
-    sizes = np.diff(frame.starts)
-    return replace(
-        frame,
-        codes={name: own[kept] for name, own in frame.codes.items()},
-        weights=frame.weights[kept],
-        first=frame.first[kept],
-        members=frame.members[np.repeat(kept, sizes)],
-        starts=np.concatenate([[0], np.cumsum(sizes[kept])]),
-    )
+    return frame if totals.all() else frame.of(totals != 0)  # without those whose rows were all taken away again
 
 
 def count_partners(body: BodyPlan, asking: Frame, answering: Frame) -> np.ndarray:

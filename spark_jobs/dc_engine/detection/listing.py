@@ -19,7 +19,7 @@ from dc_engine.detection.codes import take, whole
 from dc_engine.detection.counting import find_partners
 from dc_engine.detection.frames import Frame, holds, matches_of
 from dc_engine.detection.plan import ConstraintPlan
-from dc_engine.detection.probe import Blocks, Counted, Tally
+from dc_engine.detection.probe import Counted, Tally
 from dc_engine.detection.rows import ROW_ID
 from dc_engine.verdict import MASKED
 
@@ -41,12 +41,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins of the four frames of a probe."""
+    """The origins of the frames of a probe."""
 
     new_t: Origin
     new_s: Origin
     old_t: Origin
     old_s: Origin
+    near_t: Origin
+    near_s: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,6 @@ class _Pairs:
 def list_pairs(
     constraint: ConstraintPlan,
     counted: Counted,
-    blocks: Blocks,
     origins: Origins,
     columns: Sequence[str],
     most: int,
@@ -79,10 +80,10 @@ def list_pairs(
     """At most ``most`` violations of a constraint over two rows, most pairs first; ``None`` without any."""
     found = []
     for body in constraint.bodies:
-        for partner in (origins.old_s, origins.new_s) if blocks.pairs_new else (origins.old_s,):
+        for partner in (origins.old_s, origins.near_s):
             found.append(_with_new_as_t(body, counted.as_t, origins.new_t, partner, most))
         if not body.symmetric and counted.as_s is not None:
-            for partner in (origins.old_t, origins.new_t) if blocks.pairs_new else (origins.old_t,):
+            for partner in (origins.old_t, origins.near_t):
                 found.append(_with_new_as_s(body, counted.as_s, origins.new_s, partner, most))
     tables = [_table(one, columns) for one in _best(found, most) if len(one.t_chosen)]
     return merge_listings(tables, most) if tables else None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dc_engine.detection.bodies import BodyPlan
 from dc_engine.detection.codes import ranges, whole
 from dc_engine.detection.consumers import consumers_of
-from dc_engine.detection.hashing import Bounds
+from dc_engine.detection.encode import Slice
 from dc_engine.detection.partners import Partners
 from dc_engine.detection.plan import Group, IndexPlan
 from dc_engine.detection.rows import ROW_ID, is_in
@@ -73,18 +73,22 @@ def first_of_groups(rows: np.ndarray, sizes: np.ndarray) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(kept)]), pa.int32()), pa.array(chosen))
 
 
-def find_old(work: Work, group: Group, index: IndexPlan, unit: int, asking: pa.Table, lines: Lines) -> Old:
-    """The old entries that some of the rows that ask, in their blocks, may violate with."""
+def find_old(work: Work, group: Group, index: IndexPlan, part: Slice | None, asking: pa.Table, lines: Lines) -> Old:
+    """The old entries that some of the rows that ask, in their blocks or a part of one, may violate with."""
     runs = Runs(work.storage, work.index_files.get(index.id, ()), keep=True)
     rows = asking.filter(pa.array(_asks(work, group, asking)))
-    bodies = _bodies(work, group, index)
+    bodies = bodies_of(work, group, index)
     if runs.entries < SIZES.screened_entries or not can_screen(bodies, group.classes):
         bodies = []
     if index.key:
         found, near = _in_blocks(runs, group, rows, lines, bodies)
     else:
-        within = work.spread[group.number].shares[unit]
-        found, near = _in_share(runs, group, rows, lines, bodies, within)
+        assert part is not None
+        found, near = _in_table(runs, group, rows, lines, bodies, part)
+    if part is not None:
+        near &= part.has(group, lines.rows)
+        if index.key and found.entries.num_columns:
+            found = found.at(np.flatnonzero(part.has(group, found.entries)))
     mine = lines.rows.filter(pa.array(near)).append_column(ROWS, pa.array(lines.weights[near], pa.int64()))
     entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
     table = pa.concat_tables(one.select([*group.columns, ROWS]) for one in (entries, mine))
@@ -109,17 +113,15 @@ def _in_blocks(
     return runs.find(group.columns, wanted, None), is_in(added, wanted)
 
 
-def _in_share(
-    runs: Runs, group: Group, rows: pa.Table, lines: Lines, bodies: Sequence[BodyPlan], within: Bounds
+def _in_table(
+    runs: Runs, group: Group, rows: pa.Table, lines: Lines, bodies: Sequence[BodyPlan], part: Slice
 ) -> tuple[Found, np.ndarray]:
-    """The entries in a share of an index without a key, and which lines are in it, as far as rows can violate."""
-    hashes = whole(lines.rows.column(HASH)).to_numpy()
-    near = (hashes >= within[0]) & (hashes <= within[1])
+    """The entries in a part of an index without a key, and which lines are like them: that may violate with rows."""
+    within = part.within[group.number]
     if not bodies:
-        return runs.find(group.columns, None, within), near
-    index = group.indexes[0]
-    partners = Partners(rows, bodies, group.classes, dict(zip(index.columns, index.families, strict=True)))
-    return runs.find_partners(group.columns, partners, within), near & partners.among(lines.rows)
+        return runs.find(group.columns, None, within), np.ones(lines.rows.num_rows, bool)
+    partners = Partners(rows, bodies, group.classes)
+    return runs.find_partners(group.indexes[0], partners, within), partners.among(lines.rows)
 
 
 def _asks(work: Work, group: Group, rows: pa.Table) -> np.ndarray:
@@ -130,7 +132,7 @@ def _asks(work: Work, group: Group, rows: pa.Table) -> np.ndarray:
     return asking
 
 
-def _bodies(work: Work, group: Group, index: IndexPlan) -> list[BodyPlan]:
+def bodies_of(work: Work, group: Group, index: IndexPlan) -> list[BodyPlan]:
     """Of what some body holds wherever a consumer cares, turned so that entries are s; nothing if one always does."""
     found: list[BodyPlan] = []
     for one in consumers_of(work, group):

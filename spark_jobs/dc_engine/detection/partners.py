@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dc_engine.constraints.model import Op
 from dc_engine.detection.bodies import BodyPlan
-from dc_engine.detection.plan import OrderClass
+from dc_engine.detection.plan import IndexPlan, OrderClass
 from dc_engine.detection.screen import Questions, Screen
 
 
@@ -43,13 +43,9 @@ class _Zone:
 class Partners:
     """What some rows may violate with. Bodies are such that the rows are t."""
 
-    def __init__(
-        self, rows: pa.Table, bodies: Sequence[BodyPlan], classes: Sequence[OrderClass], families: Mapping[str, str]
-    ) -> None:
+    def __init__(self, rows: pa.Table, bodies: Sequence[BodyPlan], classes: Sequence[OrderClass]) -> None:
         self._questions = Questions.of([body.swapped for body in bodies], classes, in_blocks=False)
         self._stairs = self._questions.made(rows)
-        self._families = families
-        """In which family an index has the zones of each column."""
 
     @property
     def columns(self) -> list[str]:
@@ -62,13 +58,16 @@ class Partners:
         screen.look_at(self._stairs)
         return screen.may_violate
 
-    def may_be_in(self, zones: Mapping[str, np.ndarray], groups: int) -> np.ndarray:
-        """Which row groups may have such entries. Where numbers are of another family than ours, nothing is known."""
+    def may_be_in(self, index: IndexPlan, zones: Mapping[str, np.ndarray], groups: int) -> np.ndarray:
+        """Which row groups of an index may have such entries.
+
+        Nothing is known where its numbers are of another family than ours, because of what a column is compared with.
+        """
         far = np.iinfo(np.int64)
         known: dict[str, _Zone] = {}
-        families = dict(self._questions.families)
+        families, stored = dict(self._questions.families), dict(zip(index.columns, index.families, strict=True))
         for name in self.columns:
-            own = zones.get(name) if self._families[name] == families[name] else None
+            own = zones.get(name) if stored[name] == families[name] else None
             low, high = own.T if own is not None else (np.full(groups, far.min), np.full(groups, far.max))
             known[name] = _Zone(low, high)
         screen = Screen(self._questions, known, groups)

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.detection.bodies import BodyPlan
+from dc_engine.detection.encode import Slice
 from dc_engine.detection.frames import Frame, count_partners, holds_with_itself
-from dc_engine.detection.plan import ConstraintPlan
+from dc_engine.detection.plan import ConstraintPlan, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,20 @@ class Blocks:
     new_s: Frame
     old_t: Frame
     old_s: Frame
-    pairs_new: bool
-    """Whether pairs of new rows are counted here (rows sent to several probes meet each other in only one)."""
+    near_t: Frame
+    near_s: Frame
+    """The new rows that new rows meet here: all, or those of a slice."""
+    met: np.ndarray | bool = True
+    """Which projections of new rows these are."""
+
+    @staticmethod
+    def of(new: tuple[Frame, Frame], old: tuple[Frame, Frame], group: Group, part: Slice | None) -> Blocks:
+        """Those of a slice have one index."""
+        if part is None:
+            return Blocks(*new, *old, *new)
+        met = part.has(group, new[0].table)[new[0].first]
+        near = new[0] if met.all() else new[0].of(met)
+        return Blocks(*new, *old, near, near, met)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +76,14 @@ def count_pairs(constraint: ConstraintPlan, blocks: Blocks) -> Counted:
     as_t = Tally(np.zeros(blocks.new_t.size, np.int64), np.zeros(blocks.new_t.size, np.int64))
     as_s = None
     for body in constraint.bodies:
-        as_t += _tally(body, blocks.new_t, blocks.old_s, blocks.new_s, blocks.pairs_new)
+        as_t += _tally(body, blocks.new_t, blocks.old_s, blocks.near_s, blocks.met)
         if body.symmetric:
             continue
         both = body.both_ways
         if both is not None:
-            twice = _tally(both, blocks.new_t, blocks.old_s, blocks.new_s, blocks.pairs_new)
+            twice = _tally(both, blocks.new_t, blocks.old_s, blocks.near_s, blocks.met)
             as_t += Tally(-twice.old, -twice.new)
-        reverse = _tally(body.swapped, blocks.new_s, blocks.old_t, blocks.new_t, blocks.pairs_new)
+        reverse = _tally(body.swapped, blocks.new_s, blocks.old_t, blocks.near_t, blocks.met)
         as_s = reverse if as_s is None else as_s + reverse
     with_old, among_new = _pairs(as_t, blocks.new_t)
     if as_s is not None:
@@ -79,12 +92,10 @@ def count_pairs(constraint: ConstraintPlan, blocks: Blocks) -> Counted:
     return Counted(as_t, as_s, with_old, among_new)
 
 
-def _tally(body: BodyPlan, asking: Frame, old: Frame, new: Frame, pairs_new: bool) -> Tally:
-    with_old = count_partners(body, asking, old)
-    if not pairs_new:
-        return Tally(with_old, np.zeros(asking.size, np.int64))
-    with_new = count_partners(body, asking, new) - holds_with_itself(body, asking)
-    return Tally(with_old, with_new)
+def _tally(body: BodyPlan, asking: Frame, old: Frame, near: Frame, met: np.ndarray | bool) -> Tally:
+    """What new rows find; each of those that are met meets itself."""
+    with_new = count_partners(body, asking, near) - (holds_with_itself(body, asking) & met)
+    return Tally(count_partners(body, asking, old), with_new)
 
 
 def _pairs(tally: Tally, frame: Frame) -> tuple[int, int]:

@@ -93,6 +93,10 @@ class Found:
             ids[ranges(ends[places] - sizes[places], sizes[places])] = values
         return ids, sizes
 
+    def at(self, chosen: np.ndarray) -> Found:
+        """Some of them."""
+        return Found(take(self.entries, chosen), self.file[chosen], self.position[chosen], self.readers)
+
     def with_row_ids(self) -> pa.Table:
         """The entries with the ids of all of their rows."""
         if not self.entries.num_columns:
@@ -150,17 +154,17 @@ class Runs:
 
         return self._find(columns, self._candidates(wanted, within), wanted_rows, threads=threads)
 
-    def find_partners(self, columns: Sequence[str], partners: Partners, within: Bounds) -> Found:
+    def find_partners(self, index: IndexPlan, partners: Partners, within: Bounds) -> Found:
         """The entries within some bounds that may violate with some rows: of most row groups nothing is read."""
 
         def partners_in(reader: Reader, groups: np.ndarray) -> Chosen:
             return _partners_in(reader, groups, partners, within)
 
         near = (
-            (number, reader, groups[partners.may_be_in(reader.zones, len(reader.bounds))[groups]])
+            (number, reader, groups[partners.may_be_in(index, reader.zones, len(reader.bounds))[groups]])
             for number, reader, groups in self._candidates(None, within)
         )
-        return self._find(columns, near, partners_in)
+        return self._find(index.columns, near, partners_in)
 
     def _find(
         self,

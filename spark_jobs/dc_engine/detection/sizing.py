@@ -6,11 +6,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
-import numpy as np
-
 from dc_engine.detection.encode import Spread, columns_of, together
-from dc_engine.detection.hashing import Bounds, even_ranges, range_of
-from dc_engine.detection.plan import Group, IndexPlan, Plan
+from dc_engine.detection.plan import Group, Plan
+from dc_engine.detection.slicing import Changed, large_blocks, slices_of, table_slices
 from dc_engine.detection.work import NOTHING_UNDONE, Undone, Work
 from dc_engine.request import Request
 from dc_engine.sizes import SIZES
@@ -23,33 +21,25 @@ def spread_of(
     storage: Storage,
     groups: Sequence[Group],
     files: Mapping[int, Sequence[DataFile]],
-    rows: int,
-    row_bytes: Mapping[str, float],
+    changed: Changed,
 ) -> Spread:
     """Cut groups whose rows travel together: a probe gets a bounded number of rows and entries, and of their bytes.
 
     It looks at one group after the other.
     """
     entries = max(sum(file.rows for file in files[group.number]) for group in groups)
-    by_rows = math.ceil(max(rows, 1) * max(1 / SIZES.unit_rows, _width(groups, row_bytes) / SIZES.unit_bytes))
+    weight = max(1 / SIZES.unit_rows, _width(groups, changed.row_bytes) / SIZES.unit_bytes)
+    by_rows = math.ceil(max(changed.rows, 1) * weight)
     if not groups[0].indexes:
         return Spread(by_rows)
     if groups[0].indexes[0].key:
-        most = SIZES.unit_entries if rows > SIZES.few_rows else SIZES.share_entries
-        return Spread(max(by_rows, math.ceil(entries / most)))
+        most = SIZES.unit_entries if changed.rows > SIZES.few_rows else SIZES.share_entries
+        slices = tuple(large_blocks(storage, groups, changed, weight)) if by_rows > 1 else ()
+        return Spread(max(by_rows, math.ceil(entries / most)), slices)
     own = files[groups[0].number]
     width = _width(groups, bytes_a_row(storage, own, keep=True))
-    shares = math.ceil(max(entries, 1) * max(1 / SIZES.share_entries, width / SIZES.share_bytes))
-    return Spread(1, _shares(groups[0].indexes[0], own, shares))
-
-
-def _shares(index: IndexPlan, files: Sequence[DataFile], count: int) -> tuple[Bounds, ...]:
-    """Ranges of the entries of an index without a key. Files are smaller than shares: it is enough to know those."""
-    if not index.ordered:
-        return tuple(range_of(one, count) for one in range(count))
-    known = [(file.bounds[0], file.rows) for file in files if file.bounds]
-    lows, entries = np.array(known, np.int64).reshape(-1, 2).T
-    return even_ranges(lows, entries, count)
+    shares = math.ceil(entries * max(1 / SIZES.share_entries, width / SIZES.share_bytes))
+    return Spread(0, table_slices(storage, groups[0], own, changed, max(shares, slices_of(changed.rows * weight))))
 
 
 def _width(groups: Sequence[Group], bytes_a_row: Mapping[str, float]) -> float:
@@ -75,17 +65,17 @@ def make_work(
 
     Without a request nothing is listed; ``writes`` are the indexes to write, if not all.
     """
-    changed = (*inserts, *deletes, *undone.inserts, *undone.deletes)
-    rows, row_bytes = sum(file.rows for file in changed), bytes_a_row(storage, changed)
+    changed = Changed.of(storage, (*inserts, *deletes, *undone.inserts, *undone.deletes))
+    rows = changed.rows
     files = {
         group.number: [one for index in group.indexes for one in index_files.get(index.id, ())] for group in plan.groups
     }
     sent = together(plan)
-    spread = {number: spread_of(storage, groups, files, rows, row_bytes) for number, groups in sent.items()}
+    spread = {number: spread_of(storage, groups, files, changed) for number, groups in sent.items()}
     units = sum(one.units for one in spread.values())
     entries = sum(file.rows for files in index_files.values() for file in files)
     added = rows * len(plan.groups)
-    added_bytes = rows * sum(_width(groups, row_bytes) for groups in sent.values())
+    added_bytes = rows * sum(_width(groups, changed.row_bytes) for groups in sent.values())
     probe_tasks = math.ceil(max((entries + added) / SIZES.probe_rows, added_bytes / SIZES.probe_bytes, 1))
     return Work(
         storage=storage,
@@ -100,7 +90,7 @@ def make_work(
         spread=spread,
         first_units=_first_units(plan, spread),
         writers=_writers(plan, writes),
-        probe_tasks=min(units, probe_tasks),
+        probe_tasks=min(units, max([probe_tasks, *(len(one.slices) for one in spread.values())])),
         report_tasks=math.ceil(max(added / SIZES.report_rows, len(plan.constraints) / SIZES.report_constraints, 1)),
         max_listed=request.max_listed if request else 0,
         max_samples=request.max_samples if request else 0,

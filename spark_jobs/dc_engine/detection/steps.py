@@ -15,7 +15,7 @@ import pyarrow as pa
 from dc_engine.detection.consumers import LISTING, VIOLATING
 from dc_engine.detection.dead import read_dead
 from dc_engine.detection.documents import Document, SkippedRows, as_batch, failed
-from dc_engine.detection.encode import encode, skipped_null_rows, together, with_hash
+from dc_engine.detection.encode import columns_of, encode, skipped_null_rows, together, with_hash
 from dc_engine.detection.plan import Group
 from dc_engine.detection.report import Report
 from dc_engine.detection.rows import ROW_ID, read_living
@@ -28,7 +28,7 @@ from dc_engine.state.packing import in_parts
 from dc_engine.state.parquet import Reader
 
 WHOLE = "whole"
-"""A message to the probe of a group without a key, to take all rows of the load."""
+"""A message to the probe of a slice, to take all rows of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,9 @@ class Encode:
                 for part in in_parts(chunk.rows, SIZES.message_bytes):
                     yield send(task_of, chunk.role, part, number=chunk.group, unit=chunk.unit)
         yield tell(SkippedRows(list(skipped.items())))
-        for group in work.plan.groups if task == 0 else ():
-            if group.indexes and not group.indexes[0].key:
-                for share in range(work.spread[group.number].units):
-                    yield send(work.task_of(group.number, share), WHOLE, b"", number=group.number, unit=share)
+        for number, spread in work.spread.items() if task == 0 else ():
+            for unit in range(spread.buckets, spread.units):
+                yield send(work.task_of(number, unit), WHOLE, b"", number=number, unit=unit)
 
 
 def pieces(work: Work, columns: Sequence[str], tasks: int = 1, task: int = 0) -> Iterator[tuple[pa.Table, str]]:
@@ -104,7 +103,7 @@ class Probe:
         for number, unit in sorted(units):
             yield from self._unit(groups[number], unit, units.pop((number, unit)))
         for number, unit in sorted(whole_units):
-            yield from self._unit(groups[number], unit, self._all_rows(self.work.plan.groups[number]))
+            yield from self._unit(groups[number], unit, self._all_rows(groups[number], unit))
 
     def _unit(
         self, groups: Sequence[Group], unit: int, tables: Mapping[str, Sequence[pa.Table]]
@@ -113,15 +112,19 @@ class Probe:
         roles = {role: _in_row_order(own) for role, own in tables.items()}
         for group in groups if roles else ():
             own = {role: _of_group(group, rows) for role, rows in roles.items()}
-            yield from probe_unit(self.work, group, unit, own)
+            yield from probe_unit(self.work, group, self.work.spread[groups[0].number].slice_of(unit), own)
             pa.default_memory_pool().release_unused()  # Spark keeps the process for other tasks
 
-    def _all_rows(self, group: Group) -> dict[str, list[pa.Table]]:
-        """All rows of the load for a group without a key, read where they were staged."""
+    def _all_rows(self, groups: Sequence[Group], unit: int) -> dict[str, list[pa.Table]]:
+        """All rows of the load in the block of a slice, read where they were staged."""
         roles: dict[str, list[pa.Table]] = defaultdict(list)
-        for rows, sign in pieces(self.work, group.columns):
-            hashed, _ = with_hash(group.indexes[0], rows.select([ROW_ID, *group.columns]))
-            roles[f"{sign}both"].append(hashed)
+        part = self.work.spread[groups[0].number].slice_of(unit)
+        columns = columns_of(groups)
+        for rows, sign in pieces(self.work, columns):
+            hashed, hashes = with_hash(groups[0].indexes[0], rows.select([ROW_ID, *columns]))
+            own = hashed if part is None or part.block is None else hashed.filter(pa.array(hashes == part.block))
+            if own.num_rows:
+                roles[f"{sign}both"].append(own)
         return roles
 
 

@@ -12,19 +12,24 @@ import pyarrow as pa
 from dc_engine.detection.codes import take
 from dc_engine.detection.consumers import Probe, consumers_of, for_report, ids_of, told
 from dc_engine.detection.documents import Effect, Spent, Written
-from dc_engine.detection.encode import GONE, UNDO
+from dc_engine.detection.encode import GONE, UNDO, Slice
 from dc_engine.detection.frames import Frame, make_frames
 from dc_engine.detection.listing import Origin, Origins, list_rows
-from dc_engine.detection.old import Lines, Old, find_old, first_of_groups
+from dc_engine.detection.old import Lines, Old, bodies_of, find_old, first_of_groups
+from dc_engine.detection.partners import Partners
 from dc_engine.detection.plan import Group
 from dc_engine.detection.probe import Blocks, Counted, Tally
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, write_run
+from dc_engine.detection.screen import can_screen
 from dc_engine.detection.work import Work, tell
 from dc_engine.errors import StateError
 
 
-def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-    """One unit: what its new rows violate, what its deleted rows no longer do, and the entries for the indexes."""
+def probe_unit(work: Work, group: Group, part: Slice | None, roles: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+    """One unit: what its new rows violate, what its deleted rows no longer do, and the entries for the indexes.
+
+    It has whole blocks, or a part of one.
+    """
     if not group.indexes:
         yield from _probe_single_rows(work, group, roles)
         return
@@ -34,7 +39,7 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
     frames: list[_Signed] = []
     clock = _Clock()
     if any(one.num_rows for one in undone.both):
-        probe = _prepare(work, group, unit, undone, None)
+        probe = _prepare(work, group, part, undone, None)
         clock.lap("look_up")
         for one in consumers:
             yield from one.undone(probe)
@@ -42,16 +47,15 @@ def probe_unit(work: Work, group: Group, unit: int, roles: Mapping[str, pa.Table
         frames += _signed(probe)
         del probe  # the old entries, whose values may be long, are not needed any more
     if any(one.num_rows for one in (*done.both, *(undone.new if looks_back else ()))):
-        probe = _prepare(work, group, unit, done, undone)
+        probe = _prepare(work, group, part, done, undone)
         clock.lap("look_up")
         for one in consumers:
             yield from one.found(probe)
         clock.lap("count")
         frames += _signed(probe)
         del probe
-    if _is_first_share(group, unit):
-        yield from _new_entries(work, group, frames)
-        clock.lap("write")
+    yield from _new_entries(work, group, frames)
+    clock.lap("write")
     yield tell(Spent(**clock.seconds))
 
 
@@ -86,7 +90,7 @@ class _Rows:
         return [*self.new, *self.gone]
 
 
-def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | None) -> Probe:
+def _prepare(work: Work, group: Group, part: Slice | None, rows: _Rows, earlier: _Rows | None) -> Probe:
     """The changed rows of a unit and what the indexes hold for them, as frames with codes in common orders.
 
     ``earlier`` are rows that came and went before these, which the indexes do not know yet.
@@ -101,27 +105,37 @@ def _prepare(work: Work, group: Group, unit: int, rows: _Rows, earlier: _Rows | 
     added = [[] for _ in new] if earlier is None else [[one] for one in earlier.new]
     # a changed t asks for the old rows that are s in its block, and the other way round
     old = [
-        find_old(work, group, index, unit, asks, Lines.of(adds, takes))
+        find_old(work, group, index, part, asks, Lines.of(adds, takes))
         for index, asks, adds, takes in zip(group.indexes, reversed(asking), added, taken, strict=True)
     ]
+    if part is not None:
+        new, gone = ([_concerned(work, group, part, one, old[0])] for one in (new[0], gone[0]))
     tables = [(rows, np.ones(rows.num_rows, np.int64)) for rows in (*new, *gone)]
     tables += [(one.table, one.weights) for one in old]
     frames = make_frames(tables, group.columns, group.classes)
     new_t, new_s, gone_t, gone_s, old_t, old_s = frames if group.two_sided else (one for one in frames for _ in "ts")
     for frame in (old_t, old_s):
         _check_weights(work, group, frame)
-    first_share = _is_first_share(group, unit)
-    origins = Origins(_new_origin(new_t), _new_origin(new_s), _old_origin(old_t, old[0]), _old_origin(old_s, old[-1]))
-    return Probe(
-        Blocks(new_t, new_s, old_t, old_s, pairs_new=first_share),
-        Blocks(gone_t, gone_s, old_t, old_s, pairs_new=first_share),
-        origins,
+    came, went = (Blocks.of(one, (old_t, old_s), group, part) for one in ((new_t, new_s), (gone_t, gone_s)))
+    origins = Origins(
+        _new_origin(new_t),
+        _new_origin(new_s),
+        _old_origin(old_t, old[0]),
+        _old_origin(old_s, old[-1]),
+        _new_origin(came.near_t),
+        _new_origin(came.near_s),
     )
+    return Probe(came, went, origins)
 
 
-def _is_first_share(group: Group, unit: int) -> bool:
-    """Whether a unit is the one in which pairs of new rows are counted: all units of a keyless group have them."""
-    return unit == 0 or bool(group.indexes[0].key)
+def _concerned(work: Work, group: Group, part: Slice, rows: pa.Table, old: Old) -> pa.Table:
+    """The changed rows that lie in a part of their block, or may violate with something that does."""
+    own, bodies = part.has(group, rows), bodies_of(work, group, group.indexes[0])
+    if own.all() or not can_screen(bodies, group.classes):
+        return rows
+    beside = pa.concat_tables(one.select(group.columns) for one in (rows.filter(pa.array(own)), old.table))
+    own[~own] = Partners(beside, bodies, group.classes).among(rows.filter(pa.array(~own)))
+    return rows.filter(pa.array(own))
 
 
 _Signed = tuple[Frame, Frame, int]
@@ -129,7 +143,7 @@ _Signed = tuple[Frame, Frame, int]
 
 
 def _signed(probe: Probe) -> list[_Signed]:
-    return [(blocks.new_t, blocks.new_s, sign) for blocks, sign in ((probe.new, 1), (probe.gone, -1))]
+    return [(blocks.near_t, blocks.near_s, sign) for blocks, sign in ((probe.new, 1), (probe.gone, -1))]
 
 
 def _new_entries(work: Work, group: Group, frames: Sequence[_Signed]) -> Iterator[pa.RecordBatch]:
@@ -168,7 +182,7 @@ def _probe_single_rows(work: Work, group: Group, roles: Mapping[str, pa.Table]) 
             counted = Counted(Tally(violating, np.zeros_like(violating)), None, found, 0)
             yield from told(constraint, counted, effect)
             if effect is Effect.NEW and found:
-                blocks = Blocks(frame, frame, frame, frame, pairs_new=False)
+                blocks = Blocks(frame, frame, frame, frame, frame, frame)
                 chosen = np.flatnonzero(violating)
                 listing = list_rows(_new_origin(frame), group.columns, chosen, work.most_found(constraint))
                 yield from for_report(work, constraint, counted, blocks, listing)
