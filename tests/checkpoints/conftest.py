@@ -6,12 +6,9 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,16 +46,6 @@ def open_context(folder: Path) -> Callable[[], Any]:
     import great_expectations as gx
 
     return lambda: gx.get_context(mode="file", project_root_dir=folder)
-
-
-@pytest.fixture(scope="session")
-def plain_spark(spark: SparkSession) -> SparkSession:
-    """The same Spark without what makes large tables fast: a table of five rows takes half the time."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
 
 
 def files_of(folder: Path) -> dict[str, tuple[str, int]]:

@@ -125,9 +125,9 @@ def rules_about(name: str) -> list[dict[str, Any]]:
 class TestOnSpark:
     @settings(max_examples=max(10, settings().max_examples // 50))
     @given(rows=TABLES, part=st.integers(0, 3))
-    def test_an_expectation_fails_exactly_when_its_rule_is_violated(self, plain_spark, rows, part):
+    def test_an_expectation_fails_exactly_when_its_rule_is_violated(self, spark, rows, part):
         constraints = CONSTRAINTS[part::4]
-        held = check(plain_spark, SCHEMA, rows, exported_all(constraints), shown="BOOLEAN_ONLY")
+        held = check(spark, SCHEMA, rows, exported_all(constraints), shown="BOOLEAN_ONLY")
         assert held == [not violated(one, rows) for one in constraints]
 
     def test_examples_of_violations_change_nothing(self, spark):
@@ -136,31 +136,31 @@ class TestOnSpark:
         held = check(spark, SCHEMA, rows, exported_all(CONSTRAINTS))
         assert held == [not violated(one, rows) for one in CONSTRAINTS]
 
-    def test_columns_of_any_name_that_it_exports(self, plain_spark):
+    def test_columns_of_any_name_that_it_exports(self, spark):
         names = ["first name", "1st", "select", "é's", '"a"', "$HOME", "x[0]", "a,\nb"]
         schema = ", ".join([*(f"`{name}` int" for name in names), "`a.b` int", "`c``d` int", "n int"])
         expectations = [exported(**rule) for name in names for rule in rules_about(name)]
 
         def held(*rows: tuple[int | None, int | None]) -> dict[str, list[bool]]:
             """What holds of each column, when all of them have the same values."""
-            found = check(plain_spark, schema, [(*[one] * len(names), 1, 1, n) for one, n in rows], expectations)
+            found = check(spark, schema, [(*[one] * len(names), 1, 1, n) for one, n in rows], expectations)
             return {name: found[3 * at : 3 * at + 3] for at, name in enumerate(names)}
 
         assert held((1, 0), (1, 0), (None, 1)) == {name: [False] * 3 for name in names}
         assert held((0, 0), (None, None)) == {name: [True] * 3 for name in names}
 
-    def test_columns_are_found_whatever_their_case(self, plain_spark):
+    def test_columns_are_found_whatever_their_case(self, spark):
         expectations = [exported(deny="t.SALARY < 0"), exported(unique="Salary, ID"), exported(deny="t.ID != t.Salary")]
-        assert check(plain_spark, "id int, salary int", [(1, -1), (1, -1)], expectations) == [False] * 3
+        assert check(spark, "id int, salary int", [(1, -1), (1, -1)], expectations) == [False] * 3
 
-    def test_zero_is_exact_for_decimals_of_any_scale(self, plain_spark):
+    def test_zero_is_exact_for_decimals_of_any_scale(self, spark):
         expectations = [exported(deny="t.a > 0"), exported(deny="t.a >= 0"), exported(deny="t.a <= 0")]
-        assert check(plain_spark, "a decimal(38,38)", [(Decimal("1e-38"),)], expectations) == [False, False, True]
+        assert check(spark, "a decimal(38,38)", [(Decimal("1e-38"),)], expectations) == [False, False, True]
 
-    def test_other_bounds_of_decimals_would_be_rounded(self, plain_spark):
+    def test_other_bounds_of_decimals_would_be_rounded(self, spark):
         """Should this fail one day, bounds other than 0 can be exported for columns of any type."""
         bound = gxe.ExpectColumnValuesToBeBetween(column="a", max_value=5)
-        assert check(plain_spark, "a decimal(38,18)", [(Decimal("5.000000000000000001"),)], [bound]) == [True]
+        assert check(spark, "a decimal(38,18)", [(Decimal("5.000000000000000001"),)], [bound]) == [True]
 
 
 class TestWhatIsLeftOut:
@@ -210,16 +210,13 @@ class TestWhatIsLeftOut:
         assert exported(**rule, **option) is None
 
     @pytest.mark.parametrize("name", ["a.b", "a`b", "`a`", "*"])
-    def test_columns_that_it_cannot_name(self, plain_spark, name):
+    def test_columns_that_it_cannot_name(self, spark, name):
         quoted = "`" + name.replace("`", "``") + "`"
         for rule in ({"unique": [quoted]}, {"unique": ["n", quoted]}, {"deny": f"t.{quoted} < 0"}):
             assert exported(**rule) is None
         with pytest.raises(RuntimeError, match=r"UNRESOLVED_COLUMN|ATTRIBUTE_NAME|WRONG_NUM_ARGS"):
             check(
-                plain_spark,
-                f"{quoted} int, n int",
-                [(1, 1)],
-                [gxe.ExpectCompoundColumnsToBeUnique(column_list=[name, "n"])],
+                spark, f"{quoted} int, n int", [(1, 1)], [gxe.ExpectCompoundColumnsToBeUnique(column_list=[name, "n"])]
             )
 
     def test_a_tolerance_of_nothing_is_none(self):

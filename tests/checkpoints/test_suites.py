@@ -374,12 +374,12 @@ def broken(constraint: Constraint, table: list[dict[str, Any]]) -> bool:
 
 @settings(max_examples=max(10, settings().max_examples // 50))
 @given(rows=TABLES, part=st.integers(0, 2))
-def test_constraints_are_broken_exactly_when_the_expectations_fail_on_spark(plain_spark, rows, part):
+def test_constraints_are_broken_exactly_when_the_expectations_fail_on_spark(spark, rows, part):
     table = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     for row in table:
         row.update({name: value for name, value in FULL.items() if row[name] is None})
     found = taken(*(one.copy() for one in EXPECTATIONS), *(NOT_NULL(column=name) for name in FULL))
     assert len(found.left_out) == len(FULL)
     rows = [tuple(row.values()) for row in table]
-    held = check(plain_spark, SCHEMA, rows, EXPECTATIONS[part::3], shown="BOOLEAN_ONLY")
+    held = check(spark, SCHEMA, rows, EXPECTATIONS[part::3], shown="BOOLEAN_ONLY")
     assert held == [not broken(one, table) for one in found.constraints.constraints[part::3]]
