@@ -42,9 +42,15 @@ class Slice:
     """For each group whose rows travel together, by number."""
     block: int | None = None
     """The hash of the block; without one, it is the whole table."""
+    everything_new: bool | None = None
+    """Whether all changed rows lie in it, or none, whatever their places: a small load is not worth several files."""
+
+    def has_new(self, group: Group, rows: pa.Table) -> np.ndarray:
+        """Which changed rows of the block lie in it."""
+        return self.has(group, rows) if self.everything_new is None else np.full(rows.num_rows, self.everything_new)
 
     def has(self, group: Group, rows: pa.Table) -> np.ndarray:
-        """Which rows or entries of the block lie in it. Those of one projection lie together."""
+        """Which entries of the block lie in it. Those of one projection lie together."""
         low, high = self.within[group.number]
         places = whole(rows.column(HASH)).to_numpy() if self.block is None else places_in_block(group, rows)
         return (places >= low) & (places <= high)

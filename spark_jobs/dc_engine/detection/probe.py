@@ -36,7 +36,7 @@ class Blocks:
         """Those of a slice have one index."""
         if part is None:
             return Blocks(*new, *old, *new)
-        met = part.has(group, new[0].table)[new[0].first]
+        met = part.has_new(group, new[0].table)[new[0].first]
         near = new[0] if met.all() else new[0].of(met)
         return Blocks(*new, *old, near, near, met)
 

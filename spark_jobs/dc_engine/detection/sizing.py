@@ -39,7 +39,7 @@ def spread_of(
     own = files[groups[0].number]
     width = _width(groups, bytes_a_row(storage, own, keep=True))
     shares = math.ceil(entries * max(1 / SIZES.share_entries, width / SIZES.share_bytes))
-    return Spread(0, table_slices(storage, groups[0], own, changed, max(shares, slices_of(changed.rows * weight))))
+    return Spread(0, table_slices(storage, groups[0], own, changed, shares, slices_of(changed.rows * weight)))
 
 
 def _width(groups: Sequence[Group], bytes_a_row: Mapping[str, float]) -> float:

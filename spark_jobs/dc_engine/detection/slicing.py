@@ -67,22 +67,22 @@ def slices_of(units: float) -> int:
 
 
 def table_slices(
-    storage: Storage, group: Group, files: Sequence[DataFile], changed: Changed, count: int
+    storage: Storage, group: Group, files: Sequence[DataFile], changed: Changed, for_entries: int, for_rows: int
 ) -> tuple[Slice, ...]:
     """Slices of an index without a key, with about as many entries and new rows each.
 
     Files are smaller than slices: of what is stored it is enough to know where they begin.
     """
-    index = group.indexes[0]
-    if count <= 1 or not index.ordered:
-        ranges: Sequence[Bounds] = [range_of(one, max(count, 1)) for one in range(max(count, 1))]
-    else:
-        known = [(file.bounds[0], file.rows) for file in files if file.bounds]
-        lows, entries = np.array(known, np.int64).reshape(-1, 2).T
+    index, count = group.indexes[0], max(for_entries, for_rows)
+    known = [(file.bounds[0], file.rows) for file in files if file.bounds]
+    lows, entries = np.array(known, np.int64).reshape(-1, 2).T
+    if for_rows > 1 and index.ordered:
         (some,) = changed.seen(storage, group.columns, lambda rows: with_hash(index, rows)[1])
         rows = np.full(len(some), changed.rows / max(len(some), 1))
-        ranges = even_ranges(np.concatenate([lows, some]), np.concatenate([entries, rows]), count)
-    return tuple(Slice({group.number: one}) for one in ranges)
+        lows, entries = np.concatenate([lows, some]), np.concatenate([entries, rows])
+    ranges = even_ranges(lows, entries, count) if index.ordered else [range_of(one, count) for one in range(count)]
+    small = for_rows == 1
+    return tuple(Slice({group.number: one}, None, not number if small else None) for number, one in enumerate(ranges))
 
 
 def large_blocks(storage: Storage, groups: Sequence[Group], changed: Changed, weight: float) -> Iterator[Slice]:

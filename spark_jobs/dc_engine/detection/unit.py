@@ -130,7 +130,7 @@ def _prepare(work: Work, group: Group, part: Slice | None, rows: _Rows, earlier:
 
 def _concerned(work: Work, group: Group, part: Slice, rows: pa.Table, old: Old) -> pa.Table:
     """The changed rows that lie in a part of their block, or may violate with something that does."""
-    own, bodies = part.has(group, rows), bodies_of(work, group, group.indexes[0])
+    own, bodies = part.has_new(group, rows), bodies_of(work, group, group.indexes[0])
     if own.all() or not can_screen(bodies, group.classes):
         return rows
     beside = pa.concat_tables(one.select(group.columns) for one in (rows.filter(pa.array(own)), old.table))
