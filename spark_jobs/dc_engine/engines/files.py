@@ -127,6 +127,7 @@ def plain_parquet(source: Changes, schemes: Schemes) -> Files:
     try:
         files = _files(path)
         footers = [pq.read_metadata(file) for file in files]
+        size = sum(file.stat().st_size for file in files)
     except (OSError, pa.ArrowException):
         raise NotPlainError("it cannot be read without it") from None
     types = _types(footers[0])
@@ -134,7 +135,7 @@ def plain_parquet(source: Changes, schemes: Schemes) -> Files:
         if not footer.schema.equals(footers[0].schema) or _spark_facts(footer) != _spark_facts(footers[0]):
             raise NotPlainError("its files differ in their columns")
     groups = [one for file, footer in zip(files, footers, strict=True) for one in _groups(str(file), footer)]
-    return Files(types, tuple(groups), sum(file.stat().st_size for file in files))
+    return Files(types, tuple(groups), size)
 
 
 def _local(text: str, schemes: Schemes) -> Path:
@@ -150,13 +151,17 @@ def _local(text: str, schemes: Schemes) -> Path:
 def _files(path: Path) -> list[Path]:
     """The files that Spark would read, by their names."""
     entries = sorted(path.iterdir()) if path.is_dir() else [path]
-    hidden = [one for one in entries if one.name.startswith((".", "_"))]
-    read = [one for one in entries if one not in hidden]
-    if any(one.name in ("_metadata", "_common_metadata") or "=" in one.name or one.is_dir() for one in entries):
-        raise NotPlainError("its folder has more than files of rows")
-    if not read or len(read) > MOST_FILES or any(one.name.endswith("._COPYING_") for one in read):
+    read = [one for one in entries if not one.name.startswith((".", "_"))]
+    if not 0 < len(read) <= MOST_FILES:
         raise NotPlainError(f"it is not one to {MOST_FILES:,} files of rows")
+    if any(_is_special(one.name) or one.is_dir() for one in entries):
+        raise NotPlainError("its folder has more than files of rows")
     return read
+
+
+def _is_special(name: str) -> bool:
+    """Whether a file or a folder means something to Spark by its name alone."""
+    return name in ("_metadata", "_common_metadata") or "=" in name or name.endswith("._COPYING_")
 
 
 def _spark_facts(footer: pq.FileMetaData) -> dict[bytes, bytes]:
