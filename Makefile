@@ -22,7 +22,7 @@ test: java lint $(CLASSES) ## lint, types, all tests
 
 # What is fast: not what shares a Spark, an Airflow or a browser (it is in a group), nor the few that take long alone.
 # Hypothesis' own profile "ci" tries fewer cases, the same ones each time.
-FAST := tests/constraints tests/dags_examples tests/detection tests/jobs tests/state tests/test_*.py \
+FAST := tests/constraints tests/dags_examples tests/detection tests/engines tests/jobs tests/state tests/test_*.py \
 	-m 'not xdist_group' --ignore=tests/jobs/test_histories.py --ignore=tests/jobs/test_long_histories.py \
 	--deselect=tests/constraints/test_hostile.py::test_no_text_ends_the_process_or_takes_long
 
@@ -33,7 +33,7 @@ test-fast: lint            ## lint, types, the tests without Spark, Airflow and 
 # for the one in .venv, which `make test` tries; and those of Python, where there is an interpreter.
 OLDER_SPARKS ?= 4.0.2 4.1.3
 OTHER_PYTHONS ?= 3.12 3.13
-ON_SPARK := tests/detection tests/discovery tests/jobs -m xdist_group
+ON_SPARK := tests/detection tests/discovery tests/engines tests/jobs -m xdist_group
 
 test-versions: java        ## the engine's tests on other versions of Spark, and of Python where they are found
 	@for one in $(OLDER_SPARKS); do $(MAKE) --no-print-directory spark-$$one || exit 1; done
