@@ -129,8 +129,13 @@ class Engine:
         if not indexes or indexes[0].key:
             return Spread(self.units)
         files = self.index_files.get(indexes[0].id, ())
-        even = [range_of(one, self.units) for one in range(self.units)]
-        ranges = Runs(self.storage, files).ranges(self.units) if indexes[0].ordered and files else even
+        if indexes[0].ordered and files:
+            ranges = Runs(self.storage, files).ranges(self.units)
+        elif indexes[0].ordered:
+            ends = [2**64 * one // self.units - 2**63 for one in range(self.units + 1)]
+            ranges = tuple((low, end - 1) for low, end in itertools.pairwise(ends))
+        else:
+            ranges = tuple(range_of(one, self.units) for one in range(self.units))
         return Spread(0, tuple(Slice({number: one}) for one in ranges))
 
 
