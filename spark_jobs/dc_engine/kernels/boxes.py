@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lies_in(masks, values, patterns, box, place):  # type: ignore[no-untyped-def]
     wrong = np.uint64(0)
     for word in range(patterns.shape[1]):
@@ -14,7 +15,7 @@ def _lies_in(masks, values, patterns, box, place):  # type: ignore[no-untyped-de
     return wrong == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inside(masks: np.ndarray, values: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     """For each pattern whether it lies in some box."""
     result = np.zeros(patterns.shape[0], np.bool_)
@@ -26,7 +27,7 @@ def inside(masks: np.ndarray, values: np.ndarray, patterns: np.ndarray) -> np.nd
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def filled(masks: np.ndarray, values: np.ndarray, patterns: np.ndarray) -> np.ndarray:
     """For each box whether some pattern lies in it."""
     result = np.zeros(masks.shape[0], np.bool_)

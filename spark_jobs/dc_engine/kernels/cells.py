@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 _LESS, _EQUAL, _GREATER, _ALL = 1, 2, 4, 7
 BLOCK = 32
@@ -14,21 +15,21 @@ _WORD = 8
 """So many flags of blocks are looked at together, as one word."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_in(cells, codes, values, counts):  # type: ignore[no-untyped-def]
     """Count the rows of each cell with each value, of which NULL is the first."""
     for row in range(cells.size):
         counts[cells[row] * values + codes[row] + 1] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move(cells, step, codes, values, places):  # type: ignore[no-untyped-def]
     """Give each row a cell by the one that it had, times ``step``, and the place of its cell and value."""
     for row in range(cells.size):
         cells[row] = cells[row] * step + places[cells[row] * values + codes[row] + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sorted_by(cells, count):  # type: ignore[no-untyped-def]
     """The rows in the order of their cells, and where each of ``count`` cells begins (and the last one ends)."""
     starts = np.zeros(count + 1, np.int64)
@@ -43,7 +44,7 @@ def sorted_by(cells, count):  # type: ignore[no-untyped-def]
     return order, starts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_ends(codes, cells, low, high):  # type: ignore[no-untyped-def]
     """Note the smallest and largest code of each cell but for NULL: row by row, because the cells fit in the cache."""
     for row in range(cells.size):
@@ -53,7 +54,7 @@ def find_ends(codes, cells, low, high):  # type: ignore[no-untyped-def]
             high[cell] = max(high[cell], code)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _narrow(codes, place, said, box, low, high, first, size, near):  # type: ignore[no-untyped-def]
     """Flag cells, from ``first`` on, in whose ranges some value may have an admitted outcome with that of a row.
 
@@ -78,7 +79,7 @@ def _narrow(codes, place, said, box, low, high, first, size, near):  # type: ign
                 near[cell] &= low[term, first + cell] <= most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _partner(codes, place, others, terms, order, first, last, box, said, flags):  # type: ignore[no-untyped-def]
     """The first other row of a cell with which a row lies in a box, or -1.
 
@@ -105,7 +106,7 @@ def _partner(codes, place, others, terms, order, first, last, box, said, flags):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _has_values(codes, place, said):  # type: ignore[no-untyped-def]
     """Whether a row has no NULL in some terms."""
     least = 0
@@ -114,7 +115,7 @@ def _has_values(codes, place, said):  # type: ignore[no-untyped-def]
     return least >= 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_partners(codes, all_cells, boxes, asked, first, last, found, most):  # type: ignore[no-untyped-def]
     """For each asked row (from ``first`` to before ``last``) and box the first partner with which it lies in the box.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def smallest_left_sides(edges: np.ndarray, columns: int, right: int, max_columns: int) -> np.ndarray:
     """The smallest sets of columns, as bits, that have a column in common with each edge (bits as well).
 
@@ -35,7 +36,7 @@ def smallest_left_sides(edges: np.ndarray, columns: int, right: int, max_columns
     return found[:number].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def signs(patterns: np.ndarray, words: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of each pattern the columns that differ, and those of them that are less, as bits; each has two bits of order."""
     wide = (words.size + 63) // 64 if words.size else 1
@@ -50,7 +51,7 @@ def signs(patterns: np.ndarray, words: np.ndarray, shifts: np.ndarray) -> tuple[
     return differs, less
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def opposed(differs: np.ndarray, less: np.ndarray, one: int, other: int, same: bool) -> np.ndarray:
     """What else differs where two columns do, as bits without those of the two: a smaller number comes first.
 
@@ -68,7 +69,7 @@ def opposed(differs: np.ndarray, less: np.ndarray, one: int, other: int, same: b
     return found[:number].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _spread(marked, step):  # type: ignore[no-untyped-def]
     """Mark every set that is a marked one with one column more."""
     for start in range(0, marked.size, 2 * step):
@@ -77,7 +78,7 @@ def _spread(marked, step):  # type: ignore[no-untyped-def]
             with_it[place] |= without[place]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hold_against(full, marked, step):  # type: ignore[no-untyped-def]
     """Leave only sets that are marked with one column more, or have it."""
     for start in range(0, marked.size, 2 * step):
@@ -86,7 +87,7 @@ def _hold_against(full, marked, step):  # type: ignore[no-untyped-def]
             without[place] &= with_it[place]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bits(number: int) -> int:
     count = 0
     while number:

@@ -7,13 +7,14 @@ to compare: a sweep. Swept halves are merged into the order of y, so every level
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 LEAF = 32
 """How few queries and entries are compared pair by pair."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dominated_weight(
     block: np.ndarray, y: np.ndarray, rank: np.ndarray, weight: np.ndarray, is_query: np.ndarray
 ) -> np.ndarray:
@@ -49,7 +50,7 @@ def dominated_weight(
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compare_all(
     items: np.ndarray,
     y: np.ndarray,
@@ -74,7 +75,7 @@ def _compare_all(
         items[before + 1] = one
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sweep(
     left: np.ndarray,
     right: np.ndarray,
@@ -102,7 +103,7 @@ def _sweep(
         _add(tree, rank[left[place]], -weight[left[place]])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(tree: np.ndarray, rank: int, weight: int) -> None:
     if weight:
         node = rank + 1
@@ -111,7 +112,7 @@ def _add(tree: np.ndarray, rank: int, weight: int) -> None:
             node += node & -node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge(left: np.ndarray, right: np.ndarray, y: np.ndarray, merged: np.ndarray) -> None:
     i = 0
     j = 0

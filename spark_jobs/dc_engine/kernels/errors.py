@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from dc_engine.kernels.compiling import kernel
 from dc_engine.kernels.packing import lowest, popcount
 
 _ONE = np.uint64(1)
@@ -52,7 +52,7 @@ class Walk(NamedTuple):
     """Where the search is: the depth (-1 at the end), and what comes next."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start(items: Items) -> Walk:
     """The node with nothing chosen, and room for all below it."""
     literals, words, number = items.term_of.size, items.points.shape[2], items.points.shape[0]
@@ -73,7 +73,7 @@ def start(items: Items) -> Walk:
     return walk
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(items: Items, walk: Walk, found: np.ndarray, errors: np.ndarray, max_nodes: int) -> tuple[int, int]:
     """Go on with a search: write sets and how many pairs they miss, until there is no room, or some nodes are done.
 
@@ -108,7 +108,7 @@ def search(items: Items, walk: Walk, found: np.ndarray, errors: np.ndarray, max_
     return sets, nodes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _look(items, walk, level, weights):  # type: ignore[no-untyped-def]
     """How many pairs a node misses, and whether no set below it is within the bound and minimal.
 
@@ -142,7 +142,7 @@ def _look(items, walk, level, weights):  # type: ignore[no-untyped-def]
     return missed, hopeless
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _note_savers(items, item, hits, chosen, saved, needed, weights):  # type: ignore[no-untyped-def]
     """Note the literals without which a point of an item would be missed; the item's pairs once for each."""
     first = -1
@@ -158,7 +158,7 @@ def _note_savers(items, item, hits, chosen, saved, needed, weights):  # type: ig
                         first = literal
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _common(one, other):  # type: ignore[no-untyped-def]
     both = np.uint64(0)
     for word in range(one.size):
@@ -166,7 +166,7 @@ def _common(one, other):  # type: ignore[no-untyped-def]
     return both != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_minimal(items, chosen, missed, weights):  # type: ignore[no-untyped-def]
     """Whether too many pairs would be missed without any one literal."""
     for literal in range(weights.size):
@@ -175,7 +175,7 @@ def _is_minimal(items, chosen, missed, weights):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _open(items, walk, level):  # type: ignore[no-untyped-def]
     """The literals to try at a node: those of the point that was noted."""
     for word in range(walk.allowed.shape[1]):
@@ -184,7 +184,7 @@ def _open(items, walk, level):  # type: ignore[no-untyped-def]
         walk.allowed[level, word] &= ~here
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leave(items, walk, level):  # type: ignore[no-untyped-def]
     """Let the item be missed: no literal of its point is chosen below."""
     walk.lost[level, walk.item[level]] = True
@@ -192,7 +192,7 @@ def _leave(items, walk, level):  # type: ignore[no-untyped-def]
         walk.allowed[level, word] &= ~items.points[walk.item[level], walk.point[level], word]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _descend(items, walk, level):  # type: ignore[no-untyped-def]
     """Make the node below with the next literal; not when there is none."""
     literal, below = -1, level + 1
@@ -217,7 +217,7 @@ def _descend(items, walk, level):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _restrict(items, chosen, allowed, literal):  # type: ignore[no-untyped-def]
     """Take out what can not be chosen any more: what a literal bars, and other terms once there are enough of them."""
     mine, used = np.zeros_like(chosen), 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 _LESS, _EQUAL, _GREATER = 1, 2, 4
 _AT_ONCE = 64
 """So many pairs are compared together."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grouped(codes, values):  # type: ignore[no-untyped-def]
     """The rows by their codes, which are below ``values``, and where each group begins; NULLs, below 0, are in none."""
     starts = np.zeros(values + 2, np.int32)
@@ -28,7 +29,7 @@ def grouped(codes, values):  # type: ignore[no-untyped-def]
     return order, starts[: values + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack(lines, places, shifts, words):  # type: ignore[no-untyped-def]
     """Put the codes of each row side by side, each with one more than it is into bits of a word of its own."""
     for row in range(lines.shape[1]):
@@ -36,7 +37,7 @@ def pack(lines, places, shifts, words):  # type: ignore[no-untyped-def]
             words[row, places[term]] |= np.uint64(lines[term, row] + 1) << shifts[term]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fetch(words, order, first, last, near):  # type: ignore[no-untyped-def]
     """Copy rows that are far apart, nothing else in between, so that the machine waits for all of them at once."""
     for place in range(last - first):
@@ -45,7 +46,7 @@ def _fetch(words, order, first, last, near):  # type: ignore[no-untyped-def]
             near[place, word] = words[row, word]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _agreeing(mine, row, near, size, places, shifts, masks, same):  # type: ignore[no-untyped-def]
     """Keep those rows that agree with one in some terms: returns how many there are."""
     kept = 0
@@ -59,7 +60,7 @@ def _agreeing(mine, row, near, size, places, shifts, masks, same):  # type: igno
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compare(mine, row, near, size, places, shifts, masks, terms, outcomes):  # type: ignore[no-untyped-def]
     """Note how a row compares with some others in some terms."""
     for term in terms:
@@ -70,7 +71,7 @@ def _compare(mine, row, near, size, places, shifts, masks, terms, outcomes):  # 
             outcomes[term, place] = outcome * ((one >= 0) & (two >= 0))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _some_inside(outcomes, size, places, admitted, first, last, flags):  # type: ignore[no-untyped-def]
     """Whether one of some pairs lies in a box, which is a part of a list of terms with what is admitted there."""
     for place in range(size):
@@ -85,7 +86,7 @@ def _some_inside(outcomes, size, places, admitted, first, last, flags):  # type:
     return found != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def meet_in_groups(mine, others, groups, terms, boxes, sets, asked, known):  # type: ignore[no-untyped-def]
     """Whether some row lies in a box with one of its group; rows that have all values of another are noted.
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from dc_engine.kernels.compiling import kernel
 from dc_engine.kernels.packing import Part, Whole, both, has, lowest, pack, popcount, without
 from dc_engine.kernels.rising import is_minimal, is_needed_or_replaced, let_rise
 
@@ -47,7 +47,7 @@ class Path(NamedTuple):
     """Where the search is: the depth (-1 at the end), and whether the node is new."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def start(whole: Whole, part: Part, root: np.ndarray, allowed: np.ndarray) -> Path:
     """The node of a root, and room for all below it."""
     words, open_words = allowed.size, part.edges[1]
@@ -83,7 +83,7 @@ def start(whole: Whole, part: Part, root: np.ndarray, allowed: np.ndarray) -> Pa
     return path
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search(whole: Whole, part: Part, path: Path, found: np.ndarray, max_nodes: int) -> tuple[int, int]:
     """Go on with a search: write the sets to ``found`` until it is full, or some nodes are done, or the search is.
 
@@ -115,7 +115,7 @@ def search(whole: Whole, part: Part, path: Path, found: np.ndarray, max_nodes: i
     return sets, nodes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_roots(  # type: ignore[no-untyped-def]
     whole, roots, edges, allowed, first, found, max_nodes
 ) -> tuple[int, int, int]:
@@ -138,7 +138,7 @@ def search_roots(  # type: ignore[no-untyped-def]
     return place, sets, nodes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split(whole: Whole, root: np.ndarray, allowed: np.ndarray, literals: np.ndarray, below: np.ndarray) -> int:
     """Write the literals that lead from a root to the nodes below it, and what is allowed there.
 
@@ -163,14 +163,14 @@ def split(whole: Whole, root: np.ndarray, allowed: np.ndarray, literals: np.ndar
                 let_rise(whole, path, 0, literal, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _give_back(path: Path, level: int) -> None:
     """A literal whose branch is done may be chosen in the branches after it."""
     done = path.last[level]
     path.allowed[level, done >> 6] |= _ONE << np.uint64(done & 63)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pick(uncovered: np.ndarray, points: np.ndarray, allowed: np.ndarray) -> tuple[int, int]:
     """A point that is not hit, with few literals that may be chosen, and how many; -1 when all are hit."""
     best, fewest, tried = -1, 1 << 60, 0
@@ -190,7 +190,7 @@ def _pick(uncovered: np.ndarray, points: np.ndarray, allowed: np.ndarray) -> tup
     return best, fewest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _branch(rises: bool, part: Part, path: Path, level: int) -> bool:
     """Choose the literals to try at a node: those of one point that is not hit. Whether all points are hit."""
     point, choices = _pick(path.uncovered[level], part.offered, path.allowed[level])
@@ -205,7 +205,7 @@ def _branch(rises: bool, part: Part, path: Path, level: int) -> bool:
     return point < 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _next(branch: np.ndarray) -> int:
     """Take the next literal of a branch; -1 when there is none."""
     for word in range(branch.size):
@@ -216,7 +216,7 @@ def _next(branch: np.ndarray) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _choose(whole, part, path, level, literal):  # type: ignore[no-untyped-def]
     """Make the node below with one more literal; not when the literal, or one before it, would be needless."""
     if whole.contexts.size and not _is_context(whole, path.chosen[level], literal):
@@ -230,7 +230,7 @@ def _choose(whole, part, path, level, literal):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_context(whole, chosen, literal):  # type: ignore[no-untyped-def]
     """Whether a set with one more literal may be of interest. If it is not, nor is any that contains it."""
     total = np.uint64(0) if whole.of_keys else whole.marks[literal]
@@ -243,7 +243,7 @@ def _is_context(whole, chosen, literal):  # type: ignore[no-untyped-def]
     return place < whole.contexts.size and whole.contexts[place] == total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_needed(part, path, level, literal):  # type: ignore[no-untyped-def]
     """Whether each literal has a point of its own still; the points of the node below are written on the way."""
     below, edges = level + 1, part.edges
@@ -262,7 +262,7 @@ def _is_needed(part, path, level, literal):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add(whole, path, level, literal):  # type: ignore[no-untyped-def]
     """Write what is chosen, and what may still be, at the node below."""
     below, term = level + 1, whole.term_of[literal]

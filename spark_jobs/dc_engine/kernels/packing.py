@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 _ONE = np.uint64(1)
 _HELD = 512
@@ -66,7 +67,7 @@ class Part(NamedTuple):
     alive: bool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def popcount(word: np.uint64) -> int:
     """How many bits are set."""
     count = 0
@@ -76,13 +77,13 @@ def popcount(word: np.uint64) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lowest(word: np.uint64) -> int:
     """The place of the lowest bit that is set."""
     return popcount((word & (~word + _ONE)) - _ONE)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _regions(whole, root):  # type: ignore[no-untyped-def]
     """The points that no literal of the root hits, and for each literal those that only it hits, as bits."""
     words = whole.hit.shape[1]
@@ -104,7 +105,7 @@ def _regions(whole, root):  # type: ignore[no-untyped-def]
     return regions
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hash(whole, point, allowed, with_vital):  # type: ignore[no-untyped-def]
     mixed = np.uint64(0)
     for word in range(allowed.size):
@@ -116,7 +117,7 @@ def _hash(whole, point, allowed, with_vital):  # type: ignore[no-untyped-def]
     return mixed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _same(whole, one, other, allowed, with_vital):  # type: ignore[no-untyped-def]
     for word in range(allowed.size):
         if (whole.points[one, word] ^ whole.points[other, word]) & allowed[word]:
@@ -126,7 +127,7 @@ def _same(whole, one, other, allowed, with_vital):  # type: ignore[no-untyped-de
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _distinct(whole, region, allowed, with_vital, kept):  # type: ignore[no-untyped-def]
     """Write the numbers of a region's points to ``kept``, of those that look the same the first. How many there are."""
     count = 0
@@ -152,7 +153,7 @@ def _distinct(whole, region, allowed, with_vital, kept):  # type: ignore[no-unty
     return number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_size(whole, allowed):  # type: ignore[no-untyped-def]
     """The points in the order of how many literals may hit them; nothing when all have as many."""
     number, words = whole.points.shape
@@ -170,7 +171,7 @@ def _by_size(whole, allowed):  # type: ignore[no-untyped-def]
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _contains_one(whole, point, allowed, held, number):  # type: ignore[no-untyped-def]
     """Whether a point contains one of the first held ones, in which all that is vital to it and there is vital too."""
     words = allowed.size
@@ -185,7 +186,7 @@ def _contains_one(whole, point, allowed, held, number):  # type: ignore[no-untyp
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keep_smallest(whole, region, allowed):  # type: ignore[no-untyped-def]
     """Leave out points that contain another: what hits the smaller one hits them, and is needed there if it is here.
 
@@ -203,7 +204,7 @@ def _keep_smallest(whole, region, allowed):  # type: ignore[no-untyped-def]
             number += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_open(whole, point, allowed):  # type: ignore[no-untyped-def]
     left = np.uint64(0)
     for word in range(allowed.size):
@@ -211,7 +212,7 @@ def _is_open(whole, point, allowed):  # type: ignore[no-untyped-def]
     return left != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def without(kept, points, hit):  # type: ignore[no-untyped-def]
     """Write the points that a literal does not hit; whether there are any."""
     left = np.uint64(0)
@@ -222,7 +223,7 @@ def without(kept, points, hit):  # type: ignore[no-untyped-def]
     return left != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def both(kept, points, others):  # type: ignore[no-untyped-def]
     """Write the points that are in two sets; whether there are any."""
     left = np.uint64(0)
@@ -233,19 +234,19 @@ def both(kept, points, others):  # type: ignore[no-untyped-def]
     return left != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has(words, literal):  # type: ignore[no-untyped-def]
     """Whether a literal is in a set."""
     return literal >= 0 and (words[literal >> 6] >> np.uint64(literal & 63)) & _ONE != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _may_rise(whole, literal, allowed):  # type: ignore[no-untyped-def]
     """Whether a stronger literal may take the place of one that is chosen."""
     return has(allowed, whole.stronger[literal])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
     """What is left of a problem when the literals of a root are chosen and only allowed ones may join them."""
     regions = _regions(whole, root)
@@ -274,7 +275,7 @@ def pack(whole: Whole, root: np.ndarray, allowed: np.ndarray) -> Part:
     return part
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _put(whole, part, point, place, allowed):  # type: ignore[no-untyped-def]
     """Enter a point of the whole at a place of the part."""
     bit, at = _ONE << np.uint64(place & 63), place >> 6
@@ -297,7 +298,7 @@ def _put(whole, part, point, place, allowed):  # type: ignore[no-untyped-def]
                 left &= left - _ONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def smallest_points(whole: Whole) -> np.ndarray:
     """The numbers of the points without most of those that contain another one."""
     everything = np.full(whole.points.shape[1], ~np.uint64(0))

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 BLOCK = 2_048
 """Old rows that are compared with one row at a time."""
@@ -48,7 +49,7 @@ class Work(NamedTuple):
     step: int
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _order(bits, code, others, low, high):  # type: ignore[no-untyped-def]
     none = low ^ low
     for place in range(others.size):
@@ -56,21 +57,21 @@ def _order(bits, code, others, low, high):  # type: ignore[no-untyped-def]
         bits[place] |= (low if code <= value else none) | (high if code >= value else none)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _equality(bits, code, others, mark):  # type: ignore[no-untyped-def]
     none = mark ^ mark
     for place in range(others.size):
         bits[place] |= mark if code == others[place] else none
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _nulls(bits, others, mark):  # type: ignore[no-untyped-def]
     none = mark ^ mark
     for place in range(others.size):
         bits[place] |= mark if others[place] < 0 else none
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compare(bits, new, row, old, start, end, marks):  # type: ignore[no-untyped-def]
     """The patterns of a row with each of the old rows from start to end, half by half."""
     bits[:, : end - start] = 0
@@ -89,7 +90,7 @@ def _compare(bits, new, row, old, start, end, marks):  # type: ignore[no-untyped
             _nulls(block, others, null)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: ignore[no-untyped-def]
     """Patterns of so few bits that each has a place in a table; every pair counts once.
 
@@ -116,7 +117,7 @@ def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: i
             start = end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weigh_direct(new, old, weights, marks, work, bits, counts, visits):  # type: ignore[no-untyped-def]
     """The same where rows stand for several: a pair counts as often as there are pairs of those."""
     for row in range(work.first, work.last):
@@ -135,7 +136,7 @@ def weigh_direct(new, old, weights, marks, work, bits, counts, visits):  # type:
             start = end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _slots(bits, width, slots):  # type: ignore[no-untyped-def]
     """Where the search for each pattern of a block begins, before it is cut to the size of the table."""
     mixed = slots[:width]
@@ -149,7 +150,7 @@ def _slots(bits, width, slots):  # type: ignore[no-untyped-def]
         mixed[place] ^= mixed[place] >> np.uint32(13)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _find(table, visits, bits, place, slot):  # type: ignore[no-untyped-def]
     """The slot of a pattern, or the free one where it belongs; patterns are compared, not only their hashes."""
     halves = bits.shape[0]
@@ -164,7 +165,7 @@ def _find(table, visits, bits, place, slot):  # type: ignore[no-untyped-def]
         slot = (slot + np.uint32(1)) & last
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_hashed(  # type: ignore[no-untyped-def]
     new, old, weights, marks, work, row, start, bits, slots, table, counts, visits, used
 ):
@@ -202,7 +203,7 @@ def count_hashed(  # type: ignore[no-untyped-def]
     return used, row, start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def moved(table, counts, visits, new_table, new_counts, new_visits):  # type: ignore[no-untyped-def]
     """Put all patterns of a hash table into a larger one."""
     bits = np.zeros((table.shape[1] - 1, 1), np.uint32)

@@ -7,14 +7,15 @@ Codes below 0 are NULLs that nothing equals: such rows are in no class, and comp
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 _FEW = 32
 """So few rows are sorted by insertion."""
 _NOTHING = -(1 << 40)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sorted_rows(codes, values, rows):  # type: ignore[no-untyped-def]
     """Rows in the order of their codes, which are below ``values``; those without a value are left out."""
     places = np.zeros(values + 1, np.int32)
@@ -32,7 +33,7 @@ def sorted_rows(codes, values, rows):  # type: ignore[no-untyped-def]
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort(keys, size):  # type: ignore[no-untyped-def]
     """Sort the first keys in place."""
     if size > _FEW:
@@ -46,7 +47,7 @@ def _sort(keys, size):  # type: ignore[no-untyped-def]
         keys[place] = key
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _split_few(rows, codes, keys, found, starts, classes):  # type: ignore[no-untyped-def]
     """Split a class of few rows by sorting it; how many classes the result has now."""
     size, used = 0, starts[classes]
@@ -70,7 +71,7 @@ def _split_few(rows, codes, keys, found, starts, classes):  # type: ignore[no-un
     return classes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _split_many(rows, codes, counts, found, starts, classes):  # type: ignore[no-untyped-def]
     """Split a class by counting its codes, which ``counts`` has a place for, all of them 0 before and after."""
     for row in rows:
@@ -93,7 +94,7 @@ def _split_many(rows, codes, counts, found, starts, classes):  # type: ignore[no
     return classes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split(order, starts, codes, values):  # type: ignore[no-untyped-def]
     """The classes of rows that also agree in one more column."""
     found = np.empty(order.size, np.int32)
@@ -110,7 +111,7 @@ def split(order, starts, codes, values):  # type: ignore[no-untyped-def]
     return found[: edges[classes]].copy(), edges[: classes + 1].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def touched(order, starts, new):  # type: ignore[no-untyped-def]
     """The classes with at least one new row."""
     found, edges = np.empty_like(order), np.zeros_like(starts)
@@ -127,7 +128,7 @@ def touched(order, starts, new):  # type: ignore[no-untyped-def]
     return found[:used].copy(), edges[: classes + 1].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_last(order, starts, new):  # type: ignore[no-untyped-def]
     """The rows of each class, new ones after the others."""
     found = np.empty_like(order)
@@ -145,7 +146,7 @@ def new_last(order, starts, new):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sorted_classes(order, starts, codes):  # type: ignore[no-untyped-def]
     """The rows of each class in the order of a column, class by class: for classes with few rows in all."""
     found = np.empty_like(order)
@@ -160,7 +161,7 @@ def sorted_classes(order, starts, codes):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_classes(order, starts, by_code):  # type: ignore[no-untyped-def]
     """The same from all rows in the order of the column: in time that grows with the rows of the table.
 
@@ -179,7 +180,7 @@ def spread_classes(order, starts, by_code):  # type: ignore[no-untyped-def]
     return found, ends
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def differing(order, starts, codes, most):  # type: ignore[no-untyped-def]
     """Up to so many pairs of rows of one class that differ in a column, from as many classes as possible."""
     pairs = np.empty((most, 2), np.int64)
@@ -202,7 +203,7 @@ def differing(order, starts, codes, most):  # type: ignore[no-untyped-def]
     return pairs[:found]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def swapped(order, starts, ends, one, other, sign, most):  # type: ignore[no-untyped-def]
     """The same for rows of which one column puts one first, another column the other.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 BLOCK = 1_024
 """Rows that are compared with one row at a time."""
@@ -33,7 +34,7 @@ class Seen(NamedTuple):
     direct: bool
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _note(seen, words, place, row, other):  # type: ignore[no-untyped-def]
     """Note the pattern of a pair; 1 when it is new."""
     if seen.direct:
@@ -61,7 +62,7 @@ def _note(seen, words, place, row, other):  # type: ignore[no-untyped-def]
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _one_pair(left, right, row, other, slots, words):  # type: ignore[no-untyped-def]
     """Write the pattern of one pair to the first place."""
     one = np.uint64(1)
@@ -79,7 +80,7 @@ def _one_pair(left, right, row, other, slots, words):  # type: ignore[no-untyped
         words[slots.word[term], 0] |= pattern
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _block(left, right, row, start, end, slots, words):  # type: ignore[no-untyped-def]
     """Write the patterns of a row with a block of others."""
     one = np.uint64(1)
@@ -101,7 +102,7 @@ def _block(left, right, row, start, end, slots, words):  # type: ignore[no-untyp
                 bits[place] |= (one & ((code < 0) | (others[place] < 0))) << null_shift
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan_ranges(left, right, rows, first, last, slots, words, seen, used, number, start):  # type: ignore[no-untyped-def]
     """Note the patterns of ``rows[i]`` with the others from ``first[i]`` to before ``last[i]``.
 
@@ -130,7 +131,7 @@ def scan_ranges(left, right, rows, first, last, slots, words, seen, used, number
     return used, number, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move(seen, larger):  # type: ignore[no-untyped-def]
     """Put all patterns of a table into a larger one."""
     words = np.zeros((seen.keys.shape[1], 1), np.uint64)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def minorities(order, starts, codes, values, most):  # type: ignore[no-untyped-def]
     """The rows of each class but those with its most frequent code; it is stopped when they are more than so many."""
     removed = np.empty(order.size, np.int32)
@@ -29,7 +30,7 @@ def minorities(order, starts, codes, values, most):  # type: ignore[no-untyped-d
     return removed[:found].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def strays(order, starts, ends, codes, sign, most):  # type: ignore[no-untyped-def]
     """The rows of each class but those of a longest sequence in which a column never falls (never rises: -1 as sign).
 

@@ -8,14 +8,14 @@ is tried with one of them, and not with each.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dc_engine.kernels.compiling import kernel
 from dc_engine.kernels.packing import both, has, without
 
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def let_rise(whole, path, level, literal, where):  # type: ignore[no-untyped-def]
     """Allow the literal that is stronger than one of a level's branch, if it was allowed before."""
     stronger = whole.stronger[literal]
@@ -23,7 +23,7 @@ def let_rise(whole, path, level, literal, where):  # type: ignore[no-untyped-def
         path.allowed[where, stronger >> 6] |= _ONE << np.uint64(stronger & 63)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_minimal(part, path, level):  # type: ignore[no-untyped-def]
     """Whether each chosen literal has a point of its own; only those that could be replaced may not have one."""
     edges = part.edges
@@ -37,7 +37,7 @@ def is_minimal(part, path, level):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_needed_or_replaced(whole, part, path, level, literal):  # type: ignore[no-untyped-def]
     """Whether each literal has a point of its own still, or may be replaced by a stronger one that has one.
 
@@ -65,7 +65,7 @@ def is_needed_or_replaced(whole, part, path, level, literal):  # type: ignore[no
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_replaced(whole, part, path, level, at, earlier, literal):  # type: ignore[no-untyped-def]
     """Whether a literal without a point of its own is replaced: by the one that is chosen now, or by one to come."""
     below, stronger = level + 1, whole.stronger[earlier]

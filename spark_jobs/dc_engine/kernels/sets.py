@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dc_engine.kernels.compiling import kernel
 from dc_engine.kernels.packing import Whole
 
 _ONE = np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def missing(sets: np.ndarray, points: np.ndarray) -> np.ndarray:
     """For each set whether it has nothing in common with some point; both are rows of words."""
     result = np.zeros(sets.shape[0], np.bool_)
@@ -25,7 +25,7 @@ def missing(sets: np.ndarray, points: np.ndarray) -> np.ndarray:
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hit_once(sets: np.ndarray, points: np.ndarray) -> np.ndarray:
     """For each set whether it has exactly one literal in common with some point."""
     result = np.zeros(sets.shape[0], np.bool_)
@@ -42,7 +42,7 @@ def hit_once(sets: np.ndarray, points: np.ndarray) -> np.ndarray:
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def needed(whole: Whole, sets: np.ndarray) -> np.ndarray:
     """For each set whether each of its literals is the only one to hit some point where it is vital."""
     words = whole.hit.shape[1]
@@ -65,7 +65,7 @@ def needed(whole: Whole, sets: np.ndarray) -> np.ndarray:
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _any_left(points: np.ndarray, without: np.ndarray) -> bool:
     left = np.uint64(0)
     for word in range(points.size):

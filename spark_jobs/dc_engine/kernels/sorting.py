@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 _CROWD = 64
 """More keys than this in one bucket, and they are not spread evenly."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_order(keys: np.ndarray) -> np.ndarray:
     """A stable order of some keys, of which there are several; nothing if too many of them have the same first bits.
 

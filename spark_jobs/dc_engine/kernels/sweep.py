@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dominated_weight(block: np.ndarray, rank: np.ndarray, weight: np.ndarray, is_query: np.ndarray) -> np.ndarray:
     """For each query, the weight of the entries before it in its block with a smaller ``rank``.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 _START, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _slot(data, first, last, slots):  # type: ignore[no-untyped-def]
     """Where to begin to look for a text in a table of a power of two."""
     code = _START
@@ -17,7 +18,7 @@ def _slot(data, first, last, slots):  # type: ignore[no-untyped-def]
     return np.int64((code ^ code >> np.uint64(32)) & np.uint64(slots - 1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hashed(offsets, data, slots):  # type: ignore[no-untyped-def]
     """The number of a text in each slot of a table, or -1: each in the first free one from where looking begins."""
     table = np.full(slots, -1, np.int32)
@@ -29,7 +30,7 @@ def hashed(offsets, data, slots):  # type: ignore[no-untyped-def]
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _same(data, first, last, other, begin, end):  # type: ignore[no-untyped-def]
     same = last - first == end - begin
     place = 0
@@ -39,7 +40,7 @@ def _same(data, first, last, other, begin, end):  # type: ignore[no-untyped-def]
     return same
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(offsets, data, table, mine, texts):  # type: ignore[no-untyped-def]
     """The number of each of some texts in a table, or -1."""
     found = np.full(mine.size - 1, -1, np.int32)
@@ -54,7 +55,7 @@ def look_up(offsets, data, table, mine, texts):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _compared(data, first, last, other, begin, end):  # type: ignore[no-untyped-def]
     """Below 0, 0 or above as one text comes before another, is the same or comes after it, byte by byte."""
     for place in range(min(last - first, end - begin)):
@@ -63,7 +64,7 @@ def _compared(data, first, last, other, begin, end):  # type: ignore[no-untyped-
     return (last - first) - (end - begin)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def places_among(offsets, data, mine, texts):  # type: ignore[no-untyped-def]
     """Where texts are among others in order: 2c + 1 for the one with number c, 2c for one just before it."""
     places = np.empty(mine.size - 1, np.int64)

@@ -7,7 +7,8 @@ out the boxes in which nothing can match, adds up the boxes in which everything 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from dc_engine.kernels.compiling import kernel
 
 EQ, NE, LT, LE, GT, GE = range(6)
 """Codes of the operators: ``entry op query``."""
@@ -17,7 +18,7 @@ _BEYOND = 2**62
 """More than any two codes differ by."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _holds(op: int, entry: int, query: int) -> bool:
     if op == EQ:
         return entry == query
@@ -32,7 +33,7 @@ def _holds(op: int, entry: int, query: int) -> bool:
     return entry >= query
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _box_holds(op: int, low: int, high: int, query: int) -> int:
     """0 when no value of the box matches, 2 when all do, 1 otherwise."""
     if op == NE:
@@ -50,7 +51,7 @@ def _box_holds(op: int, low: int, high: int, query: int) -> int:
     return 1 if at_low or at_high else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _select(order: np.ndarray, values: np.ndarray, start: int, end: int, middle: int) -> None:
     """Reorder ``order[start:end]`` so that the value at ``middle`` separates the smaller from the larger ones."""
     left = start
@@ -76,7 +77,7 @@ def _select(order: np.ndarray, values: np.ndarray, start: int, end: int, middle:
             return
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def build(points: np.ndarray, weights: np.ndarray, ops: np.ndarray) -> tuple:
     """The tree over ``points`` (one row per dimension): order, node bounds, boxes and weights.
 
@@ -126,7 +127,7 @@ def build(points: np.ndarray, weights: np.ndarray, ops: np.ndarray) -> tuple:
     return order, bounds, boxes, totals
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _relation(boxes: np.ndarray, node: int, ops: np.ndarray, query: np.ndarray) -> int:
     least = 2
     for d in range(ops.size):
@@ -137,7 +138,7 @@ def _relation(boxes: np.ndarray, node: int, ops: np.ndarray, query: np.ndarray) 
     return least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _matches(points: np.ndarray, entry: int, ops: np.ndarray, query: np.ndarray) -> bool:
     for d in range(ops.size):  # noqa: SIM110 (numba compiles the loop, not the generator)
         if not _holds(ops[d], points[d, entry], query[d]):
@@ -145,7 +146,7 @@ def _matches(points: np.ndarray, entry: int, ops: np.ndarray, query: np.ndarray)
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_matches(
     points: np.ndarray,
     weights: np.ndarray,
@@ -184,7 +185,7 @@ def count_matches(
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def list_matches(
     points: np.ndarray,
     order: np.ndarray,

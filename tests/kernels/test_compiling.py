@@ -1,0 +1,67 @@
+"""What numba compiled for a kernel is kept for other processes, which take turns at it."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+_SOURCE = """
+from dc_engine.kernels.compiling import kernel
+
+
+@kernel
+def total(values):
+    found = values[0]
+    for one in values[1:]:
+        found += one
+    return found
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Any:
+    """A kernel in a file of its own, with nothing kept for it."""
+    path = tmp_path / "totals.py"
+    path.write_text(_SOURCE)
+    return _imported(path)
+
+
+def _imported(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("totals", path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_a_kernel_that_was_compiled_for_some_types_is_found_again(module: Any) -> None:
+    assert module.total(np.array([1, 2])) == 3
+    assert module.total(np.array([0.5, 1.0])) == 1.5
+    again = _imported(Path(module.__file__))
+    assert again.total(np.array([1, 2])) == 3
+    assert again.total(np.array([0.5, 1.0])) == 1.5
+    assert sum(again.total.stats.cache_hits.values()) == 2
+    assert not again.total.stats.cache_misses
+
+
+def test_nobody_keeps_or_reads_code_of_kernels_while_another_process_does(module: Any, tmp_path: Path) -> None:
+    kept = tmp_path / "__pycache__"
+    kept.mkdir(exist_ok=True)
+    found: list[int] = []
+    with (kept / "turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=lambda: found.append(module.total(np.array([1, 2]))))
+        waiting.start()
+        waiting.join(1)
+        assert not found
+        assert not list(kept.glob("*.nb?"))
+    waiting.join(60)
+    assert found == [3]
+    assert len(list(kept.glob("*.nbi"))) == 1
