@@ -38,7 +38,8 @@ def spread_of(
         return Spread(max(by_rows, math.ceil(entries / most)), slices)
     own = files[groups[0].number]
     width = _width(groups, bytes_a_row(storage, own, keep=True))
-    shares = math.ceil(entries * max(1 / SIZES.share_entries, width / SIZES.share_bytes))
+    few = 4 if groups[0].indexes[0].ordered and changed.rows <= SIZES.few_rows else 1  # which read little of a share
+    shares = math.ceil(entries * max(1 / (few * SIZES.share_entries), width / (few * SIZES.share_bytes)))
     return Spread(0, table_slices(storage, groups[0], own, changed, shares, slices_of(changed.rows * weight)))
 
 
