@@ -79,14 +79,14 @@ def table_scale(run: Run, rounds: int) -> list[Line]:
             for rows in sizes:
                 load = run.table(name, LOAD_ROWS, run.rows + 1 + turn * LOAD_ROWS, make)
                 request = run.request(f"{name}-{rows}", load, rules)
-                if turn == 1:
+                if turn > rounds:
                     with counted_reads() as reads[rows]:
                         apply_load(spark, request)
                     continue
                 started = time.monotonic()
                 verdict = apply_load(spark, request).to_dict()
                 seconds[rows].append(time.monotonic() - started)
-                say(f"{name}, {rows:,}: {seconds[rows][-1]:.2f} s {verdict['seconds']} {reads.get(rows)}")
+                say(f"{name}, {rows:,}: {seconds[rows][-1]:.2f} s {verdict['seconds']}")
         small, large = (median(seconds[rows][1:]) for rows in sizes)
         lines += _scale_lines(
             f"{', '.join(one['name'] for one in rules)}: {sizes[1]:,} rows in place",

@@ -12,14 +12,18 @@ class Sizes:
     """All of them, in one place."""
 
     # units of work: each has about so much at most
-    unit_rows: int = 131_072
+    unit_rows: int = 524_288
+    sliced_rows: int = 131_072
+    """Rows of one block that are worth a probe of their own."""
     unit_bytes: int = 16 * 2**20
     unit_entries: int = 524_288
     """Stored entries in a unit of a group with a key."""
     share_entries: int = 2_097_152
     share_bytes: int = 256 * 2**20
-    """Stored entries in a unit of a group without a key, or of a load of few rows, which ask for few of them."""
+    """Stored entries in a unit of a group without a key."""
     few_rows: int = 8_192
+    few_rows_entries: int = 16_777_216
+    """The same with a key, for a load of few rows, which ask for few of them."""
     turn_rows: int = 65_536
     """How many ids at a time go to one probe, for rows that break a constraint alone."""
 
@@ -119,7 +123,7 @@ class Sizes:
 
     # files
     row_group: int = 16_384
-    run_group: int = 4_096
+    run_group: int = 2_048
     """The most entries in a row group of a run: for each wanted hash a whole one is read."""
     ordered_group: int = 1_024
     """The same in an index without a key: each row of a load reads the one in which it lies."""

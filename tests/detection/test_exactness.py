@@ -121,7 +121,7 @@ def without_equality(draw: st.DrawFn) -> Case:
 def test_so_do_those_of_rules_without_equality_however_their_index_is_cut(
     case: Case, group: int, rows: int, chance: random.Random
 ) -> None:
-    with other_sizes(screened_entries=0, ordered_group=group, run_bytes=150, share_entries=5, unit_rows=rows):
+    with other_sizes(screened_entries=0, ordered_group=group, run_bytes=150, share_entries=5, sliced_rows=rows):
         _check(case, 1, chance)
 
 
@@ -129,7 +129,7 @@ def test_so_do_those_of_rules_without_equality_however_their_index_is_cut(
 def test_so_do_those_of_blocks_with_rows_for_several_units(
     case: Case, rows: int, screened: bool, chance: random.Random
 ) -> None:
-    with other_sizes(screened_entries=0 if screened else 10**9, unit_rows=rows, run_bytes=150):
+    with other_sizes(screened_entries=0 if screened else 10**9, sliced_rows=rows, run_bytes=150):
         _check(case, 1, chance)
 
 
@@ -141,7 +141,7 @@ def test_a_block_with_half_of_the_rows_and_a_table_without_blocks_are_divided_am
     chance = random.Random(7)
     rows = [{"k": 0 if place % 2 else place, "a": place, "b": place - chance.randrange(5)} for place in range(200)]
     case = Case(kinds, constraints, (rows,))
-    with other_sizes(unit_rows=20):
+    with other_sizes(sliced_rows=20):
         engine = Engine(case.constraint_set, case.schema)
         found = engine.load(case.table(rows))
         assert [one.new_violations for one in found] == [violations_by_row(one, [], rows)[0] for one in constraints]

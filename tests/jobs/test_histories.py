@@ -155,6 +155,7 @@ TINY = {
     "unit_bytes": 50,
     "unit_entries": 3,
     "unit_rows": 2,
+    "sliced_rows": 2,
     "few_rows": 2,
     "message_bytes": 50,
     "check_tasks": 2,

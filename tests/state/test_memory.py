@@ -63,6 +63,8 @@ def test_row_groups_are_what_the_file_has_whatever_was_read_before(asked: list[s
         for groups in map(sorted, asked):
             rows = [row for group in groups for row in range(3 * group, min(3 * group + 3, 22))]
             lacking = set(groups) - known
+            if known and lacking and len(known | lacking) > 4:  # of most of a file all is kept
+                lacking = set(range(8)) - known
             with patch.object(Reader, "_fetched", autospec=True, side_effect=Reader._fetched) as fetch:
                 assert Reader(storage, file, keep=True).read(groups, table.column_names).equals(table.take(rows))
             assert [set(call.args[1]) for call in fetch.call_args_list] == ([lacking] if lacking else [])

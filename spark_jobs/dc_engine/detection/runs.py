@@ -194,7 +194,8 @@ class Runs:
                 reader = self._readers.get(number) or Reader(self._storage, file, keep=self._keep)
                 self._readers[number] = reader
                 groups, total = _candidates(reader, wanted, within), len(reader.group_starts) - 1
-                if reader.keeps and total < 2 * len(groups):  # what is whole in memory need not be cut again
+                # what is whole in memory need not be cut again
+                if reader.keeps and len(groups) and (total < 2 * len(groups) or reader.holds([HASH])):
                     groups = np.arange(total)
                 yield number, reader, groups
 

@@ -28,18 +28,19 @@ def spread_of(
     It looks at one group after the other.
     """
     entries = max(sum(file.rows for file in files[group.number]) for group in groups)
-    weight = max(1 / SIZES.unit_rows, _width(groups, changed.row_bytes) / SIZES.unit_bytes)
-    by_rows = math.ceil(max(changed.rows, 1) * weight)
+    width = _width(groups, changed.row_bytes) / SIZES.unit_bytes
+    by_rows = math.ceil(max(changed.rows, 1) * max(1 / SIZES.unit_rows, width))
+    weight = max(1 / SIZES.sliced_rows, width)
     if not groups[0].indexes:
         return Spread(by_rows)
     if groups[0].indexes[0].key:
-        most = SIZES.unit_entries if changed.rows > SIZES.few_rows else SIZES.share_entries
-        slices = tuple(large_blocks(storage, groups, changed, weight)) if by_rows > 1 else ()
+        most = SIZES.unit_entries if changed.rows > SIZES.few_rows else SIZES.few_rows_entries
+        slices = tuple(large_blocks(storage, groups, changed, weight)) if changed.rows * weight > 1 else ()
         return Spread(max(by_rows, math.ceil(entries / most)), slices)
     own = files[groups[0].number]
-    width = _width(groups, bytes_a_row(storage, own, keep=True))
+    stored = _width(groups, bytes_a_row(storage, own, keep=True))
     few = 4 if groups[0].indexes[0].ordered and changed.rows <= SIZES.few_rows else 1  # which read little of a share
-    shares = math.ceil(entries * max(1 / (few * SIZES.share_entries), width / (few * SIZES.share_bytes)))
+    shares = math.ceil(entries * max(1 / (few * SIZES.share_entries), stored / (few * SIZES.share_bytes)))
     return Spread(0, table_slices(storage, groups[0], own, changed, shares, slices_of(changed.rows * weight)))
 
 

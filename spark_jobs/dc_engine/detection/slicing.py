@@ -23,6 +23,8 @@ from dc_engine.state.storage import Storage
 _LOOKED_AT = 8
 """How many row groups show how values are distributed."""
 _NOTHING = (1, 0)
+_SKEWED = 3
+"""A block with one part in so many of a load's rows is cut; smaller ones are work for several tasks as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,17 @@ def table_slices(
 
 
 def large_blocks(storage: Storage, groups: Sequence[Group], changed: Changed, weight: float) -> Iterator[Slice]:
-    """Slices of the blocks to which a load brings rows for more than one unit; ``weight`` is what a row is of one."""
+    """Slices of the blocks that have many of the rows of a load, for more than one unit.
+
+    ``weight`` is what a row is of a unit. Each slice reads all rows of the load, so there must be few.
+    """
     if groups[0].two_sided or any(group.identity for group in groups):
         return
     index, in_block = groups[0].indexes[0], [partial(places_in_block, group) for group in groups]
     hashes, *places = changed.seen(storage, columns_of(groups), lambda rows: with_hash(index, rows)[1], *in_block)
     blocks, sizes = np.unique(hashes, return_counts=True)
     units = sizes * (changed.rows / max(len(hashes), 1)) * weight
-    for place in np.flatnonzero(units > 1):
+    for place in np.flatnonzero((units > 1) & (sizes * _SKEWED > len(hashes))):
         own, count = hashes == blocks[place], slices_of(float(units[place]))
         ranges = {group.number: _in_block(some[own], count) for group, some in zip(groups, places, strict=True)}
         for one in range(count):

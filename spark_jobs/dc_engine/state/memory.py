@@ -26,6 +26,11 @@ class Memory:
         self._known: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._size = 0
 
+    def known(self, key: Hashable) -> Any:
+        """What is kept under this key; ``None`` without."""
+        with self._lock:
+            return self._known.get(key, (None, 0))[0]
+
     def recall(
         self, key: Hashable, read: Callable[[Content | None], Content], size: Callable[[Content], int]
     ) -> Content:

@@ -29,8 +29,10 @@ from dc_engine.state.packing import BYTES, CHUNKS, GROUPS, MAGIC
 from dc_engine.state.parts import Held
 from dc_engine.state.storage import Storage
 
-_TAIL = 65_536
-"""How many bytes at the end usually hold the whole footer, and all of a small file."""
+_WHOLE = 65_536
+"""A file of so many bytes is read at once."""
+_TAIL = 16_384
+"""How many bytes at the end of a larger one have the footer: of a longer footer there is a compressed copy."""
 _FOOTER_TIMES = 11
 """About how many times its bytes a footer takes in memory, when it has been read."""
 
@@ -57,7 +59,7 @@ def store_parquet(
 ) -> DataFile:
     """Write a Parquet file to the state, with everything needed to notice damage later."""
     packed, footer = None, data[-_footer_length(data) :]
-    if len(footer) > _TAIL:
+    if len(footer) > _TAIL and len(data) > _WHOLE:
         copy = pa.compress(footer, "zstd", asbytes=True)
         packed = (len(data) - len(footer), len(copy), len(footer))
         data = b"".join([memoryview(data)[: packed[0]], copy, footer])
@@ -131,7 +133,8 @@ class Reader:
     def _read_footer(self, known: _Footer | None) -> _Footer:
         if known is not None:
             return known
-        size, first = self._file.size, max(0, self._file.size - _TAIL)
+        size = self._file.size
+        first = size - _TAIL if size > _WHOLE else 0
         if self._file.packed:
             footer, first = self._unpacked(*self._file.packed), 1
         else:
@@ -212,10 +215,17 @@ class Reader:
             lacking = [group for group in wanted if known is None or group not in known.spans]
             if known is not None and not lacking:
                 return known
+            if known is not None and 2 * (len(known.spans) + len(lacking)) > len(self.group_starts) - 1:
+                lacking = [group for group in range(len(self.group_starts) - 1) if group not in known.spans]
             read = Held(lacking, np.diff(self.group_starts)[lacking].tolist(), self._read(lacking, columns, threads))
             return read if known is None else known.with_more(read)
 
         return self._recalled(tuple(columns), held, lambda one: one.table.nbytes).at(wanted)
+
+    def holds(self, columns: Sequence[str]) -> bool:
+        """Whether these columns of all row groups are in memory."""
+        known = MEMORY.known((self._file.sha256, self._stamp, *columns)) if self._stamp else None
+        return known is not None and len(known.spans) == len(self.group_starts) - 1
 
     def made(
         self,
