@@ -18,7 +18,7 @@ demo: java $(INSTALLED)    ## three loads through the gate of the example DAG
 	@$(BIN)/python dags_examples/demo.py demo_output
 
 test: java lint $(CLASSES) ## lint, types, all tests
-	SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
+	SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # What is fast: not what shares a Spark, an Airflow or a browser (it is in a group), nor the few that take long alone.
 # Hypothesis' own profile "ci" tries fewer cases, the same ones each time.
