@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ def schemes(command: list[str], environment: dict[str, str]) -> Schemes | None:
 
 HERE = schemes(["--master", "local[2]"], {}) or NONE
 ROWS = pa.table({"id": [1, 2, 3], "text": ["a", None, "c"]})
+OLD = [{"legacyDateTime": ""}, {"legacyINT96": ""}, {"version": "2.4.8"}, {"version": "10.0.0"}]
+"""Spark compares versions as texts."""
 SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 
 
@@ -120,8 +124,17 @@ class TestWhatIsPlain:
         old = {"use_deprecated_int96_timestamps": True}
         assert "96 bits" in refused(written(rows, **old))
         assert read(written(with_facts(rows, version="4.0.0"), **old)).types == {"a": "timestamp"}
+        assert "old calendar" in refused(written(with_facts(rows, version="3.0.3"), **old))
 
-    @pytest.mark.parametrize("facts", [{"legacyDateTime": ""}, {"legacyINT96": ""}, {"version": "2.4.8"}], ids=str)
+    @pytest.mark.parametrize("seconds", [-62_135_596_800, 253_402_300_799])
+    @pytest.mark.parametrize("beyond", [0, 1, 86_400, 200_000_000_000])
+    def test_but_not_far_from_today(self, written: Callable[..., Path], seconds: int, beyond: int):
+        at = seconds + (beyond if seconds > 0 else -beyond)
+        rows = with_facts(pa.table({"a": pa.array([None, 0, at], pa.timestamp("s"))}), version="4.0.0")
+        path = written(rows, use_deprecated_int96_timestamps=True)
+        assert read(path).rows == 3 if not beyond else "outside of the years 1 to 9999" in refused(path)
+
+    @pytest.mark.parametrize("facts", OLD, ids=str)
     def test_old_calendars_are_left_to_spark(self, written: Callable[..., Path], facts: dict[str, str]):
         assert "old calendar" in refused(written(with_facts(ROWS, **facts)))
 
@@ -145,6 +158,18 @@ class TestWhatIsPlain:
     @pytest.mark.parametrize("names", [["a", "A"], ["a", "b.c"], ["a", ""]], ids=str)
     def test_names_that_could_be_mistaken_are_left_to_spark(self, written: Callable[..., Path], names: list[str]):
         assert "column" in refused(written(pa.table([pa.array([1]), pa.array([2])], names=names)))
+
+    def test_so_are_names_that_are_no_text(self, written: Callable[..., Path]):
+        path = written(pa.table({"id": [1], "nameX": [1]}), store_schema=False)
+        path.write_bytes(path.read_bytes().replace(b"nameX", b"name\xff"))
+        assert "cannot be read" in refused(path)
+
+    def test_a_way_up_may_lead_elsewhere_behind_a_link(self, written: Callable[..., Path], tmp_path: Path):
+        written(ROWS)
+        written(ROWS, "deep/rows.parquet")
+        (tmp_path / "deep" / "er").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
+        assert "path" in refused(f"{tmp_path}/link/../rows.parquet")
 
     def test_files_that_differ_are_left_to_spark(self, written: Callable[..., Path], tmp_path: Path):
         written(ROWS, "table/a.parquet")
@@ -189,8 +214,22 @@ class TestWhatIsPlain:
         with pytest.raises(NotPlainError, match="another disk"):
             plain_parquet(Changes(path=str(written(ROWS))), frozenset({"file"}))
 
-    def test_codecs_that_not_both_know_are_left_to_spark(self, written: Callable[..., Path]):
-        assert "BROTLI" in refused(written(ROWS, compression="brotli"))
+    def test_a_damaged_footer_does_not_end_the_process(self, written: Callable[..., Path]):
+        """With each of its bytes changed in turn: what Arrow does not read is left to Spark, or said in a sentence."""
+        path = written(ROWS, compression="zstd")
+        process = multiprocessing.get_context("fork").Process(target=read_with_damage, args=(path,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+
+
+def read_with_damage(path: Path) -> None:
+    content = path.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little")
+    for place in range(len(content) - 8 - footer, len(content) - 8):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x4C]) + content[place + 1 :])
+        with suppress(NotPlainError, ChangesError):
+            columns_here(files := read(path), files.types, "table (rows)", ())
 
 
 class TestReach:

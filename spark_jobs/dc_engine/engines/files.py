@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dc_engine.engines.reach import RELATIVE, Schemes
@@ -24,12 +25,15 @@ MOST_FILES = 1_000
 """The footers of more files are not looked at in the driver."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./ ,+@~-]+")
 """A path in which neither Spark nor Hadoop sees anything but names."""
-_CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = b"org.apache.spark.version"
-_NEW_SPARK = re.compile(rb"[3-9]\.|\d\d")
+_TODAYS_CALENDAR, _TODAYS_INT96 = b"3.0.0", b"3.1.0"
+"""The versions of Spark that began to write dates, and times of 96 bits, in the calendar of today; Spark compares them
+as texts."""
 _OLD_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _INT96 = "INT96"
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""The years 1 to 9999: far outside of them Arrow takes times of 96 bits for others."""
 _ARROW = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -128,12 +132,13 @@ def plain_parquet(source: Changes, schemes: Schemes) -> Files:
         files = _files(path)
         footers = [pq.read_metadata(file) for file in files]
         size = sum(file.stat().st_size for file in files)
-    except (OSError, pa.ArrowException):
+        types = _types(footers[0])
+        for footer in footers[1:]:
+            if not footer.schema.equals(footers[0].schema) or _spark_facts(footer) != _spark_facts(footers[0]):
+                raise NotPlainError("its files differ in their columns")
+        _check_times(files, footers[0].schema)
+    except (OSError, ValueError, pa.ArrowException):  # names of columns need not even be text
         raise NotPlainError("it cannot be read without it") from None
-    types = _types(footers[0])
-    for footer in footers[1:]:
-        if not footer.schema.equals(footers[0].schema) or _spark_facts(footer) != _spark_facts(footers[0]):
-            raise NotPlainError("its files differ in their columns")
     groups = [one for file, footer in zip(files, footers, strict=True) for one in _groups(str(file), footer)]
     return Files(types, tuple(groups), size)
 
@@ -143,7 +148,8 @@ def _local(text: str, schemes: Schemes) -> Path:
     path = rest.removeprefix("//") if colon else text
     if (scheme if colon else "" if path.startswith("/") else RELATIVE) not in schemes:
         raise NotPlainError("its path may mean another disk")
-    if path.startswith("//") or (colon and not path.startswith("/")) or not _PLAIN_PATH.fullmatch(path):
+    is_odd = path.startswith("//") or (colon and not path.startswith("/")) or not _PLAIN_PATH.fullmatch(path)
+    if is_odd or ".." in Path(path).parts:  # which leads elsewhere behind a link
         raise NotPlainError("its path is not that of one plain file or folder")
     return Path(path).absolute()
 
@@ -171,11 +177,19 @@ def _spark_facts(footer: pq.FileMetaData) -> dict[bytes, bytes]:
 
 def _groups(path: str, footer: pq.FileMetaData) -> Iterator[tuple[Share, int]]:
     for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        codecs = {group.column(place).compression for place in range(group.num_columns)}
-        if not codecs <= _CODECS:
-            raise NotPlainError(f"it is compressed with {', '.join(sorted(codecs - _CODECS))}")
+        group = footer.row_group(number)  # not its columns: of a damaged footer they end the process
         yield Share(path, number, 0, group.num_rows, group.num_rows), group.total_byte_size
+
+
+def _check_times(files: list[Path], schema: pq.ParquetSchema) -> None:
+    """Leave times of 96 bits to Spark that Arrow may take for others; in seconds none of them is too large."""
+    names = [column.name for column in map(schema.column, range(len(schema))) if column.physical_type == _INT96]
+    for file in files if names else ():
+        for batch in pq.ParquetFile(file, coerce_int96_timestamp_unit="s").iter_batches(columns=names):
+            for column in batch.columns:
+                found = pc.min_max(column.cast(pa.int64())).as_py()
+                if found["min"] is not None and not _FIRST_SECOND <= found["min"] <= found["max"] <= _LAST_SECOND:
+                    raise NotPlainError("it has times outside of the years 1 to 9999, of 96 bits")
 
 
 def _types(footer: pq.FileMetaData) -> dict[str, str]:
@@ -183,7 +197,9 @@ def _types(footer: pq.FileMetaData) -> dict[str, str]:
     types: dict[str, str] = {}
     found, told, facts = footer.schema, footer.schema.to_arrow_schema(), _spark_facts(footer)
     names = [field.name for field in told]
-    if any(key in facts for key in _OLD_CALENDARS) or not _NEW_SPARK.match(facts.get(_SPARK_VERSION, b"3.")):
+    has_int96 = any(found.column(place).physical_type == _INT96 for place in range(len(found)))
+    oldest = _TODAYS_INT96 if has_int96 else _TODAYS_CALENDAR
+    if any(key in facts for key in _OLD_CALENDARS) or facts.get(_SPARK_VERSION, oldest) < oldest:
         raise NotPlainError("its dates may be those of an old calendar")
     if not names or len(names) != len(footer.schema) or len({name.lower() for name in names}) < len(names):
         raise NotPlainError("its columns are nested, or not to be told apart")
