@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from dc_engine.constraints.model import Nulls, Severity, Tolerance
@@ -121,7 +121,7 @@ class Dependencies:
     def to_dict(self) -> dict[str, Any]:
         """The part of the verdict document."""
         lists = {name: [_named_class(one) for one in getattr(self, name)] for name in _DEPENDENCIES}
-        return {**asdict(self), **lists}
+        return {**_values(self), **lists}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Dependencies:
@@ -138,7 +138,12 @@ _DEPENDENCIES = {"watched": DependencyVerdict, "invalidated": LostDependency, "a
 
 
 def _named_class(one: DependencyVerdict) -> dict[str, Any]:
-    return {"class" if name == "kind" else name: value for name, value in asdict(one).items()}
+    return {"class" if name == "kind" else name: value for name, value in _values(one).items()}
+
+
+def _values(one: Any) -> dict[str, Any]:
+    """A fact by its fields. They are plain already: ``asdict`` would copy each of some hundred dependencies deeply."""
+    return {each.name: getattr(one, each.name) for each in fields(one)}
 
 
 def _lost(severity: Severity) -> Decision:
@@ -184,7 +189,12 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict document."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self), "dependencies": self.dependencies.to_dict()}
+        parts = {
+            "constraints": [_values(one) for one in self.constraints],
+            "dependencies": self.dependencies.to_dict(),
+            "decided": self.decided and _values(self.decided),
+        }
+        return {"schema_version": SCHEMA_VERSION, **_values(self), **parts}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Verdict:

@@ -86,7 +86,10 @@ class TestNewRows:
         small = {"_PARTNERS": partners, "_FIRST": first, "_MANY_TEXTS": 0, "_COMPARED": 1}
         with mock.patch.multiple(screening, **small), other_sizes(cells=2):
             there = [standing(space, layout, some, stays=stays) for some in parts]
-            answers = [breaks_nothing(layout, known.boxes, there, columns_of(space, rows[old:])) for _ in range(2)]
+            answers = [
+                breaks_nothing(layout, known.boxes, there, standing(space, layout, rows[old:], stays=False))
+                for _ in range(2)
+            ]
         named = [dict(zip(space.columns, row, strict=True)) for row in rows]
         pairs = [(t, s) for t in range(old, len(rows)) for s in range(t)]
         broken = any(
@@ -104,8 +107,10 @@ class TestNewRows:
         layout = Layout(space.terms())
         there = [standing(space, layout, old, stays=False)]
         with mock.patch.multiple(screening, _PARTNERS=0, _FIRST=0, _COMPARED=1 << 40):
-            assert not breaks_nothing(layout, known.boxes, there, columns_of(space, [(7, 7), (70, 70)]))
-        assert breaks_nothing(layout, known.boxes, there, columns_of(space, [(70, 70), (80, 80)]))
+            assert not breaks_nothing(
+                layout, known.boxes, there, standing(space, layout, [(7, 7), (70, 70)], stays=False)
+            )
+        assert breaks_nothing(layout, known.boxes, there, standing(space, layout, [(70, 70), (80, 80)], stays=False))
 
 
 class TestALoad:

@@ -99,23 +99,22 @@ def united(space: Space, parts: Sequence[Part], rows: int) -> dict[str, np.ndarr
 
 def placed(
     space: Space,
+    known: Callable[[str], pa.Array],
     values: Callable[[str], pa.Array],
-    columns: Columns,
     find: Callable[[str, pa.Array, pa.Array], np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Where the values of other rows are among those of codes: 2c + 1 for the value of code c, -1 for NULL.
+    """Where the values of one coding are among those of another, by column; the last place is that of NULL, -1.
 
-    A value that no code stands for is 2c if it comes just before that of code c; where there is no order, it is 0.
-    ``find`` finds values among those of a class without order, by its first column: see ``found_among``.
+    It is 2c + 1 for the value of code c; for one that no code stands for 2c if it comes just before that of code c, and
+    where there is no order 0. ``find`` finds values among those of a class without order, by its first column: see
+    ``found_among``.
     """
     found: dict[str, np.ndarray] = {}
     for one in _classes(space):
-        known = values(one.members[0])
-        chunks = [[comparable(chunk, one.family) for chunk in columns[name].chunks] for name in one.members]
-        codes, some = _coded(chunks)
-        places = _in_order(known, some) if one.ordered else np.maximum(2 * find(one.members[0], known, some) + 1, 0)
-        with_null = np.append(places, NULL).astype(np.int32)
-        found |= {name: with_null[mine] for name, mine in zip(one.members, codes, strict=True)}
+        name = one.members[0]
+        old, some = known(name), values(name)
+        places = _in_order(old, some) if one.ordered else np.maximum(2 * find(name, old, some) + 1, 0)
+        found |= dict.fromkeys(one.members, np.append(places, NULL).astype(np.int32))
     return found
 
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from dc_engine.discovery.boxes import Box, in_any, widest
 from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
-from dc_engine.discovery.coded import encoded
 from dc_engine.discovery.coding import bytes_of, found_among, placed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
@@ -58,11 +57,11 @@ class Standing:
         codes, more = self.codes(), int(self.space.nulls == "equal")
         return Table.of(self.layout, {name: some + more if more else some for name, some in codes.items()})
 
-    def places(self, columns: Mapping[str, pa.ChunkedArray]) -> np.ndarray:
+    def places(self, others: Standing) -> np.ndarray:
         """Where values of other rows are among those of their codes, by term: see ``placed``."""
-        found, equal = placed(self.space, self.values, columns, self._found), self.space.nulls == "equal"
-        terms = self.layout.terms.terms
-        return np.stack([found[one.left] + 2 * (equal + one.first) for one in terms]).astype(np.int32)
+        found, equal = placed(self.space, self.values, others.values, self._found), self.space.nulls == "equal"
+        codes, terms = others.codes(), self.layout.terms.terms
+        return np.stack([found[one.left][codes[one.left]] + 2 * (equal + one.first) for one in terms]).astype(np.int32)
 
     def _found(self, name: str, known: pa.Array, some: pa.Array) -> np.ndarray:
         """The codes of values; among many texts they are found by hashes, if a table of these can be remembered."""
@@ -142,9 +141,7 @@ class Standing:
         return (seen, tuple(sizes.tolist())) if len(seen) else None
 
 
-def breaks_nothing(
-    layout: Layout, boxes: Sequence[Box], old: Sequence[Standing], columns: Mapping[str, pa.ChunkedArray]
-) -> bool:
+def breaks_nothing(layout: Layout, boxes: Sequence[Box], old: Sequence[Standing], new: Standing) -> bool:
     """Whether no new row lies in a box, all of which are empty among old rows, with an old one or another new one.
 
     If not, one may, or it would take too long to find out.
@@ -154,18 +151,16 @@ def breaks_nothing(
     ways = widest(layout.terms, boxes)
     asked: np.ndarray | None = None
     for standing in sorted(old, key=lambda one: -one.rows):
-        screen = _Screen(standing, ways, standing.places(columns), asked)
+        screen = _Screen(standing, ways, standing.places(new), asked)
         if not screen.clears():
             return False
         asked = screen.asked
-    return bool(old) and not _meet(old[0].space, layout, [*map(tuple, ways.tolist())], columns)
+    return bool(old) and not _meet(layout, [*map(tuple, ways.tolist())], new)
 
 
-def _meet(space: Space, layout: Layout, boxes: Sequence[Box], columns: Mapping[str, pa.ChunkedArray]) -> bool:
+def _meet(layout: Layout, boxes: Sequence[Box], new: Standing) -> bool:
     """Whether two new rows lie in a box."""
-    rows = len(next(iter(columns.values())))
-    table = encoded(space, columns, np.arange(rows)).table(space, layout.terms.nullable)
-    return bool(in_any(layout, boxes, pairs_of(table, np.arange(rows)).patterns).any())
+    return bool(in_any(layout, boxes, pairs_of(new.table, np.arange(new.rows)).patterns).any())
 
 
 class _Screen:

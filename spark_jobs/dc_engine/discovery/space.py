@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from dc_engine.constraints.model import Nulls, Op
@@ -48,7 +49,7 @@ class Cross:
     ops: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Space:
     """What is looked for, and where."""
 
@@ -65,7 +66,7 @@ class Space:
     descending: bool = False
     """Whether in class ``od`` one column may descend while another ascends."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The same for the same terms, reading of NULLs and classes: what the stored patterns depend on."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]

@@ -31,7 +31,7 @@ from dc_engine.errors import StateError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Maintained
 from dc_engine.maintained.everything import DEPENDENCIES
-from dc_engine.maintained.losses import Found, judged_dependencies, still_hold, to_count
+from dc_engine.maintained.losses import Found, judged_dependencies, still_hold
 from dc_engine.maintained.naming import RowNames
 from dc_engine.maintained.passage import Passage, passage_of
 from dc_engine.maintained.proof import problems_of
@@ -225,14 +225,14 @@ class Dependencies(Maintained):
         facts = _with_covers(facts, passage.covers(after))
         ground.drafts.extend(files)
         held = self._carried(between, after, undone)
+        found_now = Found(facts, moves, held, after, self.space, passage, self.rules.dependencies)
         if self.request:
-            passage.count(after, to_count(self.rules.dependencies, self.space, moves, held))
-        found_now = Found(facts, moves, held, after, self.space, passage)
+            passage.count(after, found_now.to_count)
         return Kept(files, facts, (), found_now, {"dependencies": round(time.monotonic() - started, 3)})
 
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:
         """See ``Maintained``."""
-        dependencies = judged_dependencies(verdict.dependencies, self.rules.dependencies, self.space, kept.found, names)
+        dependencies = judged_dependencies(verdict.dependencies, kept.found, names)
         return replace(verdict, dependencies=replace(dependencies, seconds=kept.seconds["dependencies"]))
 
     def rejected(self, verdict: Verdict, stays: Snapshot) -> Verdict:

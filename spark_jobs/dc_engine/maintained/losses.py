@@ -43,6 +43,25 @@ class Found:
     known: Known
     space: Space
     passage: Passage
+    watching: Watching
+
+    @cached_property
+    def watched(self) -> Collection[str]:
+        """The ids of those that count when they fall: by their ranks before the load."""
+        if self.watching.watch not in ("top", "all"):
+            return set()
+        ranked = merged_view((one for one in self.before if one.until is None), self.space)
+        return {one.id for one in (ranked[: self.watching.top] if self.watching.watch == "top" else ranked)}
+
+    @cached_property
+    def lost(self) -> list[Dependency]:
+        """Those that were lost, each once, those that count first."""
+        return sorted(once(self.moves.lost, self.space), key=lambda one: (one.id not in self.watched, one.rank or 0))
+
+    @property
+    def to_count(self) -> list[Box]:
+        """The lost ones of which a verdict may say how many pairs violate them."""
+        return [one.box for one in self.lost[: _COUNTED + len(self.watching.judged)]]
 
     @cached_property
     def rows(self) -> Coded:
@@ -55,29 +74,14 @@ class Found:
         return self.rows.table(self.space, self.known.nullable)
 
 
-def most_telling(watching: Watching, space: Space, moves: Moves, before: Sequence[Dependency]) -> list[Dependency]:
-    """Those that were lost, each once, those that count first."""
-    watched = _watched(watching, space, before)
-    return sorted(once(moves.lost, space), key=lambda one: (one.id not in watched, one.rank or 0))
-
-
-def to_count(watching: Watching, space: Space, moves: Moves, before: Sequence[Dependency]) -> list[Box]:
-    """The lost ones of which a verdict may say how many pairs violate them."""
-    some = most_telling(watching, space, moves, before)
-    return [one.box for one in some[: _COUNTED + len(watching.judged)]]
-
-
-def judged_dependencies(
-    dependencies: Dependencies, watching: Watching, space: Space, found: Found, names: RowNames
-) -> Dependencies:
+def judged_dependencies(dependencies: Dependencies, found: Found, names: RowNames) -> Dependencies:
     """The dependencies of a verdict (those that people pinned are there already) with those found in the data."""
-    watched = _watched(watching, space, found.before)
-    lost_now = most_telling(watching, space, found.moves, found.before)
+    lost_now, watched, watching = found.lost, found.watched, found.watching
     pinned = {meaning_in(one.id) for one in dependencies.invalidated}
     told = [one for one in lost_now[:_SHOWN] if meaning_in(one.id) not in pinned]
     boxes = [one.box for one in told[:_COUNTED]]
     violations = dict(zip(told, found.passage.violations(found.known, boxes), strict=False)) if told else {}
-    lost = [_lost(one, watching, one.id in watched, found, names, violations.get(one)) for one in told]
+    lost = [_lost(one, found, names, violations.get(one)) for one in told]
     instead = {meaning_in(one.id): _instead(found.moves, one) for one in lost_now if meaning_in(one.id) in pinned}
     known = {meaning_in(one.id) for one in dependencies.watched}
     moves = found.moves
@@ -95,10 +99,9 @@ def judged_dependencies(
             *(replace(one, instead=instead.get(meaning_in(one.id), [])) for one in dependencies.invalidated),
             *lost,
         ],
-        added=[_verdict(one, watching) for one in once(found.moves.added, space)[:_SHOWN]],
+        added=[_verdict(one, watching) for one in once(moves.added, found.space)[:_SHOWN]],
         generalised=[
-            {"id": one.id, "text": one.text, "by": by.id, "by_text": by.text}
-            for one, by in found.moves.generalised[:_SHOWN]
+            {"id": one.id, "text": one.text, "by": by.id, "by_text": by.text} for one, by in moves.generalised[:_SHOWN]
         ],
     )
 
@@ -115,26 +118,16 @@ def still_hold(space: Space, table: Table, new: np.ndarray, some: Sequence[Depen
     ]
 
 
-def _watched(watching: Watching, space: Space, before: Sequence[Dependency]) -> Collection[str]:
-    """The ids of those that count when they fall: by their ranks before the load."""
-    if watching.watch not in ("top", "all"):
-        return set()
-    ranked = merged_view((one for one in before if one.until is None), space)
-    return {one.id for one in (ranked[: watching.top] if watching.watch == "top" else ranked)}
-
-
 def _verdict(one: Dependency, watching: Watching) -> DependencyVerdict:
     return DependencyVerdict(one.id, one.kind, one.text, one.formula, watching.severity, one.rank, one.error, one.since)
 
 
-def _lost(
-    one: Dependency, watching: Watching, watched: bool, found: Found, names: RowNames, violations: int | None
-) -> LostDependency:
+def _lost(one: Dependency, found: Found, names: RowNames, violations: int | None) -> LostDependency:
     rows = found.passage.counts[2]
     broken = found.passage.removed(found.known, one.box) if violations and one.kind == "od" else violations
     return LostDependency(
-        **asdict(_verdict(one, watching)),
-        watched=watched,
+        **asdict(_verdict(one, found.watching)),
+        watched=one.id in found.watched,
         violations=violations,
         error_now=None if broken is None else broken / max(cases(one.kind, rows), 1),
         example=None if violations is None else _example(one.box, found, names),

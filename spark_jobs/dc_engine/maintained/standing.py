@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from dc_engine.detection.codes import NULL
 from dc_engine.detection.dead import read_dead
 from dc_engine.discovery.coding import coding_of
 from dc_engine.discovery.files import Kept, read_codes
@@ -36,17 +38,17 @@ def leaves_all(storage: Storage, base: Snapshot, change: Change, space: Space, k
         return False
     if known.mode != WITNESSED or space.max_error or space.limits.min_support or base.rows < 2:
         return False
-    columns = values_of(storage, change.inserts, BitMap64(), [*space.columns])
-    if columns is None:
-        return False
-    given = {name: columns[name] for name in space.columns}
-    if space.nulls != "equal" and any(some.null_count for name, some in given.items() if name not in known.nullable):
-        return False
     old = _Old(storage, base, space, Layout(space.terms(known.nullable)))
-    return breaks_nothing(old.layout, known.boxes, old.parts(), given)
+    new = old.rows_in(change.inserts)
+    if new is None:
+        return False
+    with_nulls = {name for name, codes in new.codes().items() if codes.min() == NULL}
+    if space.nulls != "equal" and not with_nulls <= known.nullable:
+        return False
+    return breaks_nothing(old.layout, known.boxes, old.parts(), new)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Old:
     """The rows of a snapshot, in parts: those whose codes are kept, and later ones."""
 
@@ -55,16 +57,21 @@ class _Old:
     space: Space
     layout: Layout
 
+    @cached_property
+    def dead(self) -> BitMap64:
+        """Ids of rows that do not count."""
+        return read_dead(self.storage, self.base.files_of(FileKind.DEAD))
+
     def parts(self) -> list[Standing]:
         """All that count. Later ones are put together two by two as they come, and those again.
 
         So there are never many parts, and a load makes few of them anew.
         """
         base, storage = self.base, self.storage
-        codes, dead = base.files_of(FileKind.CODES), read_dead(storage, base.files_of(FileKind.DEAD))
+        codes = base.files_of(FileKind.CODES)
         known = read_codes(storage, self.space, codes)
-        found, others = parted(storage, base, dead, known)
-        parts = [self._later(others[first:last], dead) for first, last in pairwise(_halves(len(others)))]
+        found, others = parted(storage, base, self.dead, known)
+        parts = [self.rows_in(others[first:last]) for first, last in pairwise(_halves(len(others)))]
         if known is not None and found:
             parts.append(self._kept([*found, *codes], known, joined_places(known, found.values())))
         return [one for one in parts if one is not None]
@@ -82,11 +89,12 @@ class _Old:
         rows = len(known.ids) if places is None else len(places)
         return Standing(self.space, self.layout, rows, codes, coding.values, shelf)
 
-    def _later(self, files: Sequence[DataFile], dead: BitMap64) -> Standing | None:
+    def rows_in(self, files: Sequence[DataFile]) -> Standing | None:
+        """The rows of some files that count, coded by themselves. Those of a load are a part for the next one."""
         shelf, names = self._shelf(files), [*self.space.columns]
 
         def make() -> tuple[np.ndarray, dict[str, pa.Array]]:
-            columns = values_of(self.storage, files, dead, names)
+            columns = values_of(self.storage, files, self.dead, names)
             if columns is None:
                 return np.zeros((len(names), 0), np.int32), {}
             coding = coding_of(self.space, [columns])
