@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery import screening
-from dc_engine.discovery.boxes import Box, said
+from dc_engine.discovery.boxes import Box, said, widest
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.coding import coding_of
 from dc_engine.discovery.keeping import found
@@ -87,7 +87,9 @@ class TestNewRows:
         with mock.patch.multiple(screening, **small), other_sizes(cells=2):
             there = [standing(space, layout, some, stays=stays) for some in parts]
             answers = [
-                breaks_nothing(layout, known.boxes, there, standing(space, layout, rows[old:], stays=False))
+                breaks_nothing(
+                    layout, widest(layout.terms, known.boxes), there, standing(space, layout, rows[old:], stays=False)
+                )
                 for _ in range(2)
             ]
         named = [dict(zip(space.columns, row, strict=True)) for row in rows]
@@ -108,9 +110,14 @@ class TestNewRows:
         there = [standing(space, layout, old, stays=False)]
         with mock.patch.multiple(screening, _PARTNERS=0, _FIRST=0, _COMPARED=1 << 40):
             assert not breaks_nothing(
-                layout, known.boxes, there, standing(space, layout, [(7, 7), (70, 70)], stays=False)
+                layout,
+                widest(layout.terms, known.boxes),
+                there,
+                standing(space, layout, [(7, 7), (70, 70)], stays=False),
             )
-        assert breaks_nothing(layout, known.boxes, there, standing(space, layout, [(70, 70), (80, 80)], stays=False))
+        assert breaks_nothing(
+            layout, widest(layout.terms, known.boxes), there, standing(space, layout, [(70, 70), (80, 80)], stays=False)
+        )
 
 
 class TestALoad:

@@ -47,17 +47,26 @@ def take(table: pa.Table, places: np.ndarray) -> pa.Table:
 
 def codes_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str, *, ordered: bool) -> list[np.ndarray]:
     """Codes of several arrays in one order (in any one-to-one coding when not ``ordered``)."""
-    values = [comparable(chunk, family) for array in arrays for chunk in _chunks(array)]
-    if _are_long(values):
-        codes = _ranks(values)
-    else:
-        codes, dictionary = dictionary_coded(values)
-        if ordered:
-            position = np.empty(len(dictionary) + 1, np.int64)
-            position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
-            position[sorted_order(dictionary)] = np.arange(len(dictionary))
-            codes = position[codes]
+    values = pieces_of(arrays, family)
+    codes = _ranks(values) if _are_long(values) else coded(values, ordered=ordered)[0]
     return np.split(codes, np.cumsum([len(array) for array in arrays])[:-1])
+
+
+def pieces_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str) -> list[pa.Array]:
+    """The pieces of some arrays, comparable."""
+    return [comparable(chunk, family) for array in arrays for chunk in _chunks(array)]
+
+
+def coded(values: Sequence[pa.Array], *, ordered: bool) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """Codes of some arrays, one after the other; the different values, and where among these that of each code is."""
+    codes, dictionary = dictionary_coded(values)
+    if not ordered:
+        return codes, dictionary, np.arange(len(dictionary))
+    order = sorted_order(dictionary)
+    position = np.empty(len(dictionary) + 1, np.int64)
+    position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
+    position[order] = np.arange(len(dictionary))
+    return position[codes], dictionary, order
 
 
 def dictionary_coded(values: Sequence[pa.Array]) -> tuple[np.ndarray, pa.Array]:

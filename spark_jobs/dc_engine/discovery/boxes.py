@@ -144,7 +144,7 @@ def widest(terms: Terms, boxes: Iterable[Box]) -> np.ndarray:
 
 def _words(table: np.ndarray) -> np.ndarray:
     """The admitted outcomes of boxes in bits."""
-    return packed((table[:, :, None] >> np.arange(3) & 1).astype(bool).reshape(len(table), -1))
+    return packed((table[:, :, None] >> np.arange(3) & 1).astype(bool).reshape(len(table), 3 * table.shape[1]))
 
 
 def containing(layout: Layout, box: Box, patterns: np.ndarray) -> np.ndarray:

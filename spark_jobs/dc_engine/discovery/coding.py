@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dc_engine.detection.codes import NULL, codes_of, comparable, dictionary_coded, sorted_order
+from dc_engine.detection.codes import NULL, coded, codes_of, comparable, dictionary_coded, pieces_of, sorted_order
 from dc_engine.detection.comparable import common_family, family
 from dc_engine.discovery.space import Space
 
@@ -67,10 +67,17 @@ def coding_of(space: Space, parts: Sequence[Part]) -> Coding:
     """The codes of all rows of some parts, one after the other."""
     codes: dict[str, Sequence[np.ndarray]] = {}
     values: dict[str, pa.Array] = {}
+    known = any(isinstance(part, Coding) for part in parts)
     for one in _classes(space):
-        found = _together(parts, _read(parts, one), one)
-        codes |= {name: [np.concatenate(some)] for name, some in found.codes.items()}
-        values[one.members[0]] = found.values()
+        name, given = one.members[0], _read(parts, one)
+        if known:
+            found = _together(parts, given, one)
+            codes |= {member: [np.concatenate(some)] for member, some in found.codes.items()}
+            values[name] = found.values()
+        else:
+            mine, some, order = coded(pieces_of(_by_column(given), one.family), ordered=one.ordered)
+            codes |= {member: [its] for member, its in _by_member(one, mine.astype(np.int32)).items()}
+            values[name] = some.take(pa.array(order))
     return Coding(codes, values.__getitem__)
 
 
@@ -144,9 +151,13 @@ class _Coded:
 
 def _afresh(parts: Sequence[Part], given: Given, one: _Class) -> _Coded:  # noqa: ARG001
     """The codes of an order class where no part has any."""
-    arrays = [_one_after_the_other(columns) for columns in zip(*given, strict=True)]
-    codes = codes_of(arrays, one.family, ordered=one.ordered)
+    codes = codes_of(_by_column(given), one.family, ordered=one.ordered)
     return _Coded({name: [some] for name, some in zip(one.members, codes, strict=True)})
+
+
+def _by_column(given: Given) -> list[pa.ChunkedArray]:
+    """The columns of an order class, each with its rows of all parts."""
+    return [_one_after_the_other(columns) for columns in zip(*given, strict=True)]
 
 
 def _one_after_the_other(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:

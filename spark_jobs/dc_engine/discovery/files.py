@@ -79,12 +79,14 @@ def write_patterns(storage: Storage, space: Space, known: Known, load: int, stor
 def read_patterns(
     storage: Storage, space: Space, nullable: Collection[str], mode: str, files: Sequence[DataFile]
 ) -> tuple[Store, ...]:
-    """All runs, in the layout that has room for NULLs in these columns."""
+    """All runs, in the layout that has room for NULLs in these columns; each is remembered with its file."""
     layout = Layout(space.terms(frozenset(nullable)))
-    runs = tuple(
-        _read(space, layout, file, Reader(storage, file, keep=True)) for file in files if is_run_of(file, space, mode)
-    )
-    return runs or (Store.empty(layout),)
+
+    def run(file: DataFile) -> Store:
+        shelf = storage.shelf([file], layout.terms.nullable)
+        return shelf.recall("run", lambda: _read(space, layout, file, Reader(storage, file)), lambda one: one.nbytes)
+
+    return tuple(run(file) for file in files if is_run_of(file, space, mode)) or (Store.empty(layout),)
 
 
 def some_patterns(
@@ -238,7 +240,7 @@ def write_dependencies(storage: Storage, load: int, dependencies: Sequence[Depen
 
 def read_dependencies(storage: Storage, file: DataFile) -> list[Dependency]:
     """The set of a file."""
-    reader = Reader(storage, file, keep=True)
+    reader = Reader(storage, file)
     rows = reader.read(range(len(reader.group_starts) - 1), _DEPENDENCIES.names).to_pylist()
     return [
         Dependency(kind=row.pop("class"), box=tuple(row.pop("box")), parents=tuple(row.pop("parents")), **row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ COUNTED, WITNESSED = "counted", "witnessed"
 _MOST_COUNTED_PAIRS = 20_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Known:
     """What is known about the dependencies of a table."""
 
@@ -53,7 +54,7 @@ class Known:
         """The sets of columns on which no two rows agree, as far as they were looked for."""
         return [box for box in self.sets.get("unique", ()) if not self.violations.get("unique", {}).get(box)]
 
-    @property
+    @cached_property
     def boxes(self) -> list[Box]:
         """All dependencies of all classes."""
         return sorted({box for some in self.sets.values() for box in some})

@@ -151,8 +151,12 @@ def best(found: Sequence[Dependency], because: str, limits: Limits) -> tuple[Seq
 
 def merged_view(found: Iterable[Dependency], space: Space) -> list[Dependency]:
     """Each dependency once, in the simplest of the classes that were asked for, and ranked anew."""
-    kept = sorted((one for one in once(found, space) if one.kind in space.classes), key=lambda one: one.rank or 0)
-    return [replace(one, rank=place) for place, one in enumerate(kept, 1)]
+    return [replace(one, rank=place) for place, one in enumerate(merged(found, space), 1)]
+
+
+def merged(found: Iterable[Dependency], space: Space) -> list[Dependency]:
+    """The same with the ranks that they have among all."""
+    return sorted((one for one in once(found, space) if one.kind in space.classes), key=lambda one: one.rank or 0)
 
 
 def once(found: Iterable[Dependency], space: Space) -> list[Dependency]:

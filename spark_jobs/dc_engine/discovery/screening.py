@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.discovery.boxes import Box, in_any, widest
+from dc_engine.discovery.boxes import in_any
 from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
 from dc_engine.discovery.coding import bytes_of, found_among, placed
 from dc_engine.discovery.patterns import Layout
@@ -141,26 +141,25 @@ class Standing:
         return (seen, tuple(sizes.tolist())) if len(seen) else None
 
 
-def breaks_nothing(layout: Layout, boxes: Sequence[Box], old: Sequence[Standing], new: Standing) -> bool:
+def breaks_nothing(layout: Layout, ways: np.ndarray, old: Sequence[Standing], new: Standing) -> bool:
     """Whether no new row lies in a box, all of which are empty among old rows, with an old one or another new one.
 
-    If not, one may, or it would take too long to find out.
+    The boxes are given both ways round, the ``widest`` of them. If not, one may, or it would take long to find out.
     """
-    if not boxes:
+    if not len(ways):
         return True
-    ways = widest(layout.terms, boxes)
     asked: np.ndarray | None = None
     for standing in sorted(old, key=lambda one: -one.rows):
         screen = _Screen(standing, ways, standing.places(new), asked)
         if not screen.clears():
             return False
         asked = screen.asked
-    return bool(old) and not _meet(layout, [*map(tuple, ways.tolist())], new)
+    return bool(old) and not _meet(layout, ways, new)
 
 
-def _meet(layout: Layout, boxes: Sequence[Box], new: Standing) -> bool:
+def _meet(layout: Layout, ways: np.ndarray, new: Standing) -> bool:
     """Whether two new rows lie in a box."""
-    return bool(in_any(layout, boxes, pairs_of(new.table, np.arange(new.rows)).patterns).any())
+    return bool(in_any(layout, [*map(tuple, ways.tolist())], pairs_of(new.table, np.arange(new.rows)).patterns).any())
 
 
 class _Screen:

@@ -69,7 +69,7 @@ class Space:
     @cached_property
     def id(self) -> str:
         """The same for the same terms, reading of NULLs and classes: what the stored patterns depend on."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self._document, sort_keys=True).encode()).hexdigest()[:16]
 
     def terms(self, nullable: Collection[str] = ()) -> Terms:
         """The terms; ``nullable`` are the columns in which there are NULLs.
@@ -94,6 +94,10 @@ class Space:
 
     def to_dict(self) -> dict[str, Any]:
         """Its JSON form. What earlier versions did not know is there only if it is asked for."""
+        return dict(self._document)
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
         document = json.loads(json.dumps(asdict(self)))
         if not self.descending:
             del document["descending"]

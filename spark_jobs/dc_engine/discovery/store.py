@@ -34,6 +34,11 @@ class Store:
         nothing = np.zeros(0, np.int64)
         return Store(np.zeros((0, layout.words), np.uint64), nothing, nothing, nothing)
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes, with its index."""
+        return 2 * self.patterns.nbytes + self.pairs.nbytes + self.t.nbytes + self.s.nbytes
+
     @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """The keys of all lines in order, and whose they are."""

@@ -204,7 +204,7 @@ class Dependencies(Maintained):
         """See ``Maintained``. What a replaced load undoes comes first, so that the verdict is about the load alone."""
         started = time.monotonic()
         facts, dependencies = base.facts[self.name], read_set(ground.storage, base)
-        before = read_known(ground.storage, base, dependencies)
+        before = read_known(ground.storage, base)
         passage = passage_of(ground, base, change, self.space, self.mode, before)
         other = _newest(ground.storage, base, change.gone) if change.gone else ""
         causes = (self.request.load_id, "") if self.request else (other, change.gone)

@@ -16,7 +16,7 @@ from dc_engine.discovery.boxes import Box, body_of, containing, one_way, said
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.counting import some_pairs, violating_pairs
 from dc_engine.discovery.known import Known
-from dc_engine.discovery.listing import Dependency, Moves, cases, merged_view, once
+from dc_engine.discovery.listing import Dependency, Moves, cases, merged, once
 from dc_engine.discovery.newcomers import violations_of
 from dc_engine.discovery.removal import rows_to_remove
 from dc_engine.discovery.space import Space
@@ -50,7 +50,7 @@ class Found:
         """The ids of those that count when they fall: by their ranks before the load."""
         if self.watching.watch not in ("top", "all"):
             return set()
-        ranked = merged_view((one for one in self.before if one.until is None), self.space)
+        ranked = merged((one for one in self.before if one.until is None), self.space)
         return {one.id for one in (ranked[: self.watching.top] if self.watching.watch == "top" else ranked)}
 
     @cached_property

@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from dc_engine.detection.codes import NULL
 from dc_engine.detection.dead import read_dead
+from dc_engine.discovery.boxes import widest
 from dc_engine.discovery.coding import coding_of
 from dc_engine.discovery.files import Kept, read_codes
 from dc_engine.discovery.known import WITNESSED, Known
@@ -21,6 +22,7 @@ from dc_engine.discovery.screening import Standing, breaks_nothing
 from dc_engine.discovery.space import Space
 from dc_engine.history.change import Change
 from dc_engine.maintained.reading import joined_places, parted, values_of
+from dc_engine.maintained.stored import set_file
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import Shelf
@@ -45,7 +47,9 @@ def leaves_all(storage: Storage, base: Snapshot, change: Change, space: Space, k
     with_nulls = {name for name, codes in new.codes().items() if codes.min() == NULL}
     if space.nulls != "equal" and not with_nulls <= known.nullable:
         return False
-    return breaks_nothing(old.layout, known.boxes, old.parts(), new)
+    shelf = storage.shelf([set_file(base)], known.nullable)
+    ways = shelf.recall("ways", lambda: widest(old.layout.terms, known.boxes), _nbytes)
+    return breaks_nothing(old.layout, ways, old.parts(), new)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,12 @@ from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.maintained.everything import DEPENDENCIES
 from dc_engine.state.files import DataFile, FileKind
+from dc_engine.state.memory import Shelf
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
+
+_IN_MEMORY = 1_000
+"""About so many bytes a dependency takes."""
 
 
 def set_file(snapshot: Snapshot) -> DataFile:
@@ -27,18 +31,32 @@ def set_file(snapshot: Snapshot) -> DataFile:
 
 def read_set(storage: Storage, snapshot: Snapshot) -> list[Dependency]:
     """All dependencies: those that hold, best first, then those that did."""
-    return read_dependencies(storage, set_file(snapshot))
+    file = set_file(snapshot)
+    return storage.shelf([file]).recall(
+        "set", lambda: read_dependencies(storage, file), lambda _: _IN_MEMORY * file.rows
+    )
 
 
-def read_known(storage: Storage, snapshot: Snapshot, dependencies: Sequence[Dependency] | None = None) -> Known:
-    """What a snapshot knows; ``dependencies`` are those of its set, if they were read already."""
-    facts = snapshot.facts[DEPENDENCIES]
+def read_known(storage: Storage, snapshot: Snapshot) -> Known:
+    """What a snapshot knows. What does not depend on the number of its rows is remembered with its files."""
+    facts, rows = snapshot.facts[DEPENDENCIES], snapshot.rows
+    given = tuple(str(facts[name]) for name in ("space", "mode", "nullable", "bound", "because"))
+    files = [set_file(snapshot), *snapshot.files_of(FileKind.PATTERNS)]
+    shelf = storage.shelf(files, *given) if rows > 1 and not facts["space"]["max_error"] else Shelf()
+    return shelf.recall("known", lambda: _read_known(storage, snapshot), _nbytes)
+
+
+def _read_known(storage: Storage, snapshot: Snapshot) -> Known:
+    facts, dependencies = snapshot.facts[DEPENDENCIES], read_set(storage, snapshot)
     space, nullable = Space.from_dict(facts["space"]), frozenset(facts["nullable"])
     runs = read_patterns(storage, space, nullable, facts["mode"], snapshot.files_of(FileKind.PATTERNS))
-    listed = read_set(storage, snapshot) if dependencies is None else dependencies
-    sets = _sets(space, nullable, listed, facts["bound"], snapshot.rows)
-    violations = _violations(space, nullable, listed, snapshot.rows) if space.max_error else {}
+    sets = _sets(space, nullable, dependencies, facts["bound"], snapshot.rows)
+    violations = _violations(space, nullable, dependencies, snapshot.rows) if space.max_error else {}
     return Known(facts["mode"], nullable, runs, sets, facts["bound"], facts["because"], violations)
+
+
+def _nbytes(known: Known) -> int:
+    return sum(one.nbytes for one in known.runs) + _IN_MEMORY * sum(map(len, known.sets.values()))
 
 
 def _violations(space: Space, nullable: frozenset[str], dependencies: Sequence[Dependency], rows: int) -> Violations:
