@@ -107,6 +107,13 @@ class TestNewRows:
             assert not breaks_nothing(layout, known.boxes, there, columns_of(space, [(7, 7), (70, 70)]))
         assert breaks_nothing(layout, known.boxes, there, columns_of(space, [(70, 70), (80, 80)]))
 
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_values_that_come_in_turns_are_known_to_be_frequent(self, code):
+        space = space_of(Asked(classes=("fd",)), {"a": "int", "b": "int"}, {})
+        there = standing(space, Layout(space.terms()), [(row % 2, row) for row in range(2_000)], stays=False)
+        with mock.patch.object(screening, "_SAMPLE", 200):
+            assert there.partners(0, np.array([2 * code + 1] * 3)) == pytest.approx(3_000, rel=0.5)
+
 
 class TestALoad:
     @pytest.fixture

@@ -31,7 +31,7 @@ _MANY_TEXTS = 20_000
 _PARTNERS = 400
 """So many rows of the same value are looked at for each new one; of a value with more, cells are."""
 _SAMPLE = 100_000
-"""Rows from which it is estimated how many that are."""
+"""Rows, at least, from which it is estimated how many that are."""
 _FIRST = 50_000
 """Rows among which values of new ones are looked for where there are few, ``_FEW`` combinations at most."""
 _FEW = 1 << 22
@@ -76,14 +76,17 @@ class Standing:
 
     def partners(self, term: int, places: np.ndarray) -> float:
         """About how many rows have the values of others in a term."""
-        step = max(1, self.rows // _SAMPLE)
+        each = max(1, self.rows // _SAMPLE)
 
         def make() -> np.ndarray:
-            return np.bincount(self.table.left[term, ::step] + 1)[1:].astype(np.int32)
+            codes = self.table.left[term]
+            if each > 1:  # by chance: what comes in turns, as debit and credit do, must not be missed
+                codes = codes[np.random.default_rng(0).integers(self.rows, size=self.rows // each)]
+            return np.bincount(codes + 1)[1:].astype(np.int32)
 
         sizes = self.shelf.recall(("sizes", term), make, _nbytes)
         mine = places[(places & 1 != 0) & (places >= 0)] >> 1
-        return float(sizes[mine[mine < len(sizes)]].sum()) * step
+        return float(sizes[mine[mine < len(sizes)]].sum()) * each
 
     def groups(self, term: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows by their values in a term, and where each of these begins."""
