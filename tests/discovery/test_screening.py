@@ -83,7 +83,7 @@ class TestNewRows:
         known = found(space, coded(space, rows[:old]), WITNESSED, nullable)
         terms = space.terms(nullable)
         layout, parts = Layout(terms), [some for some in (rows[:cut], rows[cut:old]) if some]
-        small = {"_PARTNERS": partners, "_FIRST": first, "_MANY_TEXTS": 0, "_COMPARED": 1}
+        small = {"_PARTNERS": partners, "_FIRST": first, "_MANY_TEXTS": 0, "_COMPARED": 1, "_ANSWERS": first}
         with mock.patch.multiple(screening, **small), other_sizes(cells=2):
             there = [standing(space, layout, some, stays=stays) for some in parts]
             answers = [breaks_nothing(layout, known.boxes, there, columns_of(space, rows[old:])) for _ in range(2)]
@@ -106,6 +106,21 @@ class TestNewRows:
         with mock.patch.multiple(screening, _PARTNERS=0, _FIRST=0, _COMPARED=1 << 40):
             assert not breaks_nothing(layout, known.boxes, there, columns_of(space, [(7, 7), (70, 70)]))
         assert breaks_nothing(layout, known.boxes, there, columns_of(space, [(70, 70), (80, 80)]))
+
+    def test_partners_are_looked_for_by_few_rules_at_a_time_until_there_is_one(self):
+        space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int", "c": "int"}, {})
+        old = [(place, -place, 2 * place) for place in range(50)]
+        known = found(space, coded(space, old), WITNESSED)
+        there = standing(space, Layout(space.terms()), old, stays=False)
+        with (
+            mock.patch.multiple(screening, _PARTNERS=0, _ANSWERS=2),
+            mock.patch.object(screening, "find", side_effect=screening.find) as find,
+        ):
+            assert breaks_nothing(there.layout, known.boxes, [there], columns_of(space, [(60, -60, 120)]))
+            many = find.call_count
+            assert not breaks_nothing(there.layout, known.boxes, [there], columns_of(space, [(60, 60, 60)]))
+        assert all(call.args[3].size <= 2 for call in find.call_args_list)
+        assert find.call_count - many < many
 
     @pytest.mark.parametrize("code", [0, 1])
     def test_values_that_come_in_turns_are_known_to_be_frequent(self, code):

@@ -38,6 +38,8 @@ _FEW = 1 << 22
 _WORD, _SHORT = 64, 1 << 15
 _COMPARED = 64
 """Of all pairs with a new row, this part is compared in cells at most."""
+_ANSWERS = 1 << 20
+"""About so many partners are looked for, one for each box and row, before it is asked whether there is any."""
 
 
 @dataclass(frozen=True)
@@ -263,13 +265,16 @@ class _Screen:
         if not len(boxes):
             return True
         rows = np.flatnonzero(self.asked[boxes].any(axis=0))
-        asked = self.asked[boxes][:, rows]
-        found = np.full(asked.shape, -1, np.int64)
+        mine, cells = self._mine[terms][:, rows], self._old.cells(terms)
         most = len(rows) * self._old.rows // _COMPARED + _FIRST
-        left = find(
-            self._mine[terms][:, rows], self._old.cells(terms), self._boxes[boxes][:, terms], asked, found, most
-        )
-        return left >= 0 and not (found >= 0).any()
+        step = max(1, _ANSWERS // len(rows))
+        for some in (boxes[first : first + step] for first in range(0, len(boxes), step)):
+            asked = self.asked[some][:, rows]
+            found = np.full(asked.shape, -1, np.int64)
+            most = find(mine, cells, self._boxes[some][:, terms], asked, found, most)
+            if most < 0 or (found >= 0).any():
+                return False
+        return True
 
 
 def _as_lists(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
