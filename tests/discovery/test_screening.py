@@ -19,7 +19,7 @@ from dc_engine.discovery.boxes import Box, said, widest
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.coding import coding_of
 from dc_engine.discovery.keeping import found
-from dc_engine.discovery.known import WITNESSED
+from dc_engine.discovery.known import WITNESSED, Known
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.screening import Standing, breaks_nothing
 from dc_engine.discovery.space import Asked, Space, space_of
@@ -50,6 +50,12 @@ def standing(space: Space, layout: Layout, rows: Sequence[tuple[Any, ...]], *, s
     coding = coding_of(space, [columns_of(space, rows)])
     codes = {name: some[0].astype(np.int32) for name, some in coding.codes.items()}
     return Standing(space, layout, len(rows), lambda: codes, coding.values, Shelf(next(NUMBERS) if stays else None))
+
+
+def passes(known: Known, old: Sequence[Standing], rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether new rows break nothing of what is known about old ones."""
+    space, layout = old[0].space, old[0].layout
+    return breaks_nothing(layout, widest(layout.terms, known.boxes), old, standing(space, layout, rows, stays=False))
 
 
 def lies_in(space: Space, terms: Terms, box: Box, t: dict[str, Any], s: dict[str, Any]) -> bool:
@@ -85,15 +91,10 @@ class TestNewRows:
         terms = space.terms(nullable)
         layout, parts = Layout(terms), [some for some in (rows[:cut], rows[cut:old]) if some]
         for_each_box = Fraction(1, 1_000_000)  # all pairs may be compared, so that it never takes too long to tell
-        small = {"_PARTNERS": partners, "_FIRST": first, "_MANY_TEXTS": 0, "_COMPARED": for_each_box}
+        small = {"_PARTNERS": partners, "_FIRST": first, "_MANY_TEXTS": 0, "_COMPARED": for_each_box, "_ANSWERS": first}
         with mock.patch.multiple(screening, **small), other_sizes(cells=2):
             there = [standing(space, layout, some, stays=stays) for some in parts]
-            answers = [
-                breaks_nothing(
-                    layout, widest(layout.terms, known.boxes), there, standing(space, layout, rows[old:], stays=False)
-                )
-                for _ in range(2)
-            ]
+            answers = [passes(known, there, rows[old:]) for _ in range(2)]
         named = [dict(zip(space.columns, row, strict=True)) for row in rows]
         pairs = [(t, s) for t in range(old, len(rows)) for s in range(t)]
         broken = any(
@@ -111,15 +112,30 @@ class TestNewRows:
         layout = Layout(space.terms())
         there = [standing(space, layout, old, stays=False)]
         with mock.patch.multiple(screening, _PARTNERS=0, _FIRST=0, _COMPARED=1 << 40):
-            assert not breaks_nothing(
-                layout,
-                widest(layout.terms, known.boxes),
-                there,
-                standing(space, layout, [(7, 7), (70, 70)], stays=False),
-            )
-        assert breaks_nothing(
-            layout, widest(layout.terms, known.boxes), there, standing(space, layout, [(70, 70), (80, 80)], stays=False)
-        )
+            assert not passes(known, there, [(7, 7), (70, 70)])
+        assert passes(known, there, [(70, 70), (80, 80)])
+
+    def test_partners_are_looked_for_by_few_rules_at_a_time_until_there_is_one(self):
+        space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int", "c": "int"}, {})
+        old = [(place, -place, 2 * place) for place in range(50)]
+        known = found(space, coded(space, old), WITNESSED)
+        there = standing(space, Layout(space.terms()), old, stays=False)
+        with (
+            mock.patch.multiple(screening, _PARTNERS=0, _ANSWERS=2),
+            mock.patch.object(screening, "find", side_effect=screening.find) as find,
+        ):
+            assert passes(known, [there], [(60, -60, 120)])
+            many = find.call_count
+            assert not passes(known, [there], [(60, 60, 60)])
+        assert all(call.args[3].size <= 2 for call in find.call_args_list)
+        assert find.call_count - many < many
+
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_values_that_come_in_turns_are_known_to_be_frequent(self, code):
+        space = space_of(Asked(classes=("fd",)), {"a": "int", "b": "int"}, {})
+        there = standing(space, Layout(space.terms()), [(row % 2, row) for row in range(2_000)], stays=False)
+        with mock.patch.object(screening, "_SAMPLE", 200):
+            assert there.partners(0, np.array([2 * code + 1] * 3)) == pytest.approx(3_000, rel=0.5)
 
 
 class TestALoad:

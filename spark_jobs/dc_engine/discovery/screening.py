@@ -30,13 +30,15 @@ _MANY_TEXTS = 20_000
 _PARTNERS = 400
 """So many rows of the same value are looked at for each new one; of a value with more, cells are."""
 _SAMPLE = 100_000
-"""Rows from which it is estimated how many that are."""
+"""Rows, at least, from which it is estimated how many that are."""
 _FIRST = 50_000
 """Rows among which values of new ones are looked for where there are few, ``_FEW`` combinations at most."""
 _FEW = 1 << 22
 _WORD, _SHORT = 64, 1 << 15
 _COMPARED = 64
 """Of all pairs with a new row, this part is compared in cells at most."""
+_ANSWERS = 1 << 20
+"""About so many partners are looked for, one for each box and row, before it is asked whether there is any."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,17 @@ class Standing:
 
     def partners(self, term: int, places: np.ndarray) -> float:
         """About how many rows have the values of others in a term."""
-        step = max(1, self.rows // _SAMPLE)
+        each = max(1, self.rows // _SAMPLE)
 
         def make() -> np.ndarray:
-            return np.bincount(self.table.left[term, ::step] + 1)[1:].astype(np.int32)
+            codes = self.table.left[term]
+            if each > 1:  # by chance: what comes in turns, as debit and credit do, must not be missed
+                codes = codes[np.random.default_rng(0).integers(self.rows, size=self.rows // each)]
+            return np.bincount(codes + 1)[1:].astype(np.int32)
 
         sizes = self.shelf.recall(("sizes", term), make, _nbytes)
         mine = places[(places & 1 != 0) & (places >= 0)] >> 1
-        return float(sizes[mine[mine < len(sizes)]].sum()) * step
+        return float(sizes[mine[mine < len(sizes)]].sum()) * each
 
     def groups(self, term: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows by their values in a term, and where each of these begins."""
@@ -254,13 +259,16 @@ class _Screen:
         if not len(boxes):
             return True
         rows = np.flatnonzero(self.asked[boxes].any(axis=0))
-        asked = self.asked[boxes][:, rows]
-        found = np.full(asked.shape, -1, np.int64)
+        mine, cells = self._mine[terms][:, rows], self._old.cells(terms)
         most = len(rows) * self._old.rows // _COMPARED + _FIRST
-        left = find(
-            self._mine[terms][:, rows], self._old.cells(terms), self._boxes[boxes][:, terms], asked, found, most
-        )
-        return left >= 0 and not (found >= 0).any()
+        step = max(1, _ANSWERS // len(rows))
+        for some in (boxes[first : first + step] for first in range(0, len(boxes), step)):
+            asked = self.asked[some][:, rows]
+            found = np.full(asked.shape, -1, np.int64)
+            most = find(mine, cells, self._boxes[some][:, terms], asked, found, most)
+            if most < 0 or (found >= 0).any():
+                return False
+        return True
 
 
 def _as_lists(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
