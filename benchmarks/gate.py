@@ -7,7 +7,6 @@ from Spark's own ends the run with an error; a limit that is not met is only sai
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import subprocess
@@ -36,11 +35,11 @@ from benchmarks.large import large
 from benchmarks.lines import Line, say
 from benchmarks.orders import orders
 from benchmarks.peers import beside_peers
-from benchmarks.submit import MASTER, Finished, session, submit
+from benchmarks.submit import MASTER, session, submit, submit_load
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
 from dc_engine.constraints.files import load_constraints
-from dc_engine.shipping import application, build_engine_zip
+from dc_engine.shipping import build_engine_zip
 
 SEED = 7
 LOAD_ROWS = 1_000
@@ -107,19 +106,9 @@ def new_violations(verdict: Mapping[str, Any]) -> dict[str, int]:
     return {one["name"]: one["new_violations"] for one in verdict["constraints"]}
 
 
-def submit_load(table: Table, load: Path, engine: Path) -> tuple[Finished, dict[str, Any]]:
-    """One load by spark-submit; what it cost, and its verdict."""
-
-    request, result = load.with_suffix(".request.json"), load.with_suffix(".result.json")
-    request.write_text(json.dumps(table.request(load)))
-    arguments = ("--request", str(request), "--result", str(result))
-    finished = submit(table.folder, application(), *arguments, py_files=str(engine))
-    return finished, json.loads(result.read_text())
-
-
 def first_load(table: Table, engine: Path) -> list[Line]:
     """The whole table as one load, in a process tree of its own: seconds and memory."""
-    finished, verdict = submit_load(table, table.first(), engine)
+    finished, verdict = submit_load(table.folder, table.request(table.first()), engine)
     if any(new_violations(verdict).values()):
         raise SystemExit(f"The first load has no violations, but the gate counts {new_violations(verdict)}.")
     say(f"first load: {finished.seconds:.1f} s, of them {verdict['seconds']}")
@@ -140,7 +129,7 @@ def cold(table: Table, engine: Path, rounds: int) -> list[Line]:
     job = str(Path(__file__).with_name("empty_job.py"))
     for _ in range(rounds):
         empties.append(submit(table.folder, job).seconds)
-        finished, verdict = submit_load(table, table.next_load(), engine)
+        finished, verdict = submit_load(table.folder, table.request(table.next_load()), engine)
         gates.append(finished.seconds)
         steps.append({"session": finished.seconds - verdict["seconds"]["total"], **verdict["seconds"]})
         say(f"cold: gate {gates[-1]:.1f} s, empty job {empties[-1]:.1f} s")

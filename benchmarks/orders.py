@@ -25,7 +25,7 @@ import pyarrow.parquet as parquet
 from benchmarks.discovery import SEED, in_time, timed
 from benchmarks.lines import Line, say
 from benchmarks.scaled import TAX
-from benchmarks.submit import session
+from benchmarks.submit import session, submit_load
 from dags_examples.stock_data import stock_prices
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
@@ -36,9 +36,12 @@ from dc_engine.discovery.keeping import changed, found
 from dc_engine.discovery.known import WITNESSED, Known, Turnover
 from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.terms import Outcome
+from dc_engine.shipping import build_engine_zip
 
 OD = Asked(classes=("od",), descending=True)
 POD = Asked(classes=("pod",))
+_COLD = 3
+"""So many gates in a process of their own are a median."""
 TYPES = {pa.int64(): "bigint", pa.string(): "string", pa.float64(): "double"}
 _DIFFERENT, _LESS = int(Outcome.LESS | Outcome.GREATER), int(Outcome.LESS)
 _CANONICAL = re.compile(r"\{([\d,]*)\} : (?:\[\] -> (\d+)<=|(\d+)[<>]= ~ (\d+)<=)")
@@ -84,13 +87,13 @@ def orders(seed: int = SEED, share: float = 1) -> list[Line]:
         few = Rows.of(stock_prices(3_000, seed), asked, 2_900)
         few.grown(few.found())
     stocks, measures = stock_prices(int(90_000 * share), seed), letters(int(20_000 * share), seed)
-    gates = ((_prices(seed), 100_000), (_prices(seed), 1_000_000), (_taxes(seed), 1_000_000))
+    gates = [(gated, rows) for gated in (_prices(seed), _taxes(seed)) for rows in (100_000, 1_000_000)]
     return [
         *_beside_fastod("stock prices", stocks, seed, 1),
         *_beside_fastod("letters", measures, seed, 10),
         *_longer(int(1_000_000 * share), seed),
         *_pods(int(90_000 * share), seed),
-        *(_gate(gated, int(rows * share), max(int(8 * share), 3)) for gated, rows in gates),
+        *(line for gated, rows in gates for line in _gate(gated, int(rows * share), max(int(12 * share), 3))),
     ]
 
 
@@ -253,27 +256,42 @@ def _taxes(seed: int) -> Gated:
     return Gated("tax, rules phi7 to phi10", TAX, lambda rows: tax_table(rows, seed=seed))
 
 
-def _gate(gated: Gated, rows: int, loads: int) -> Line:
-    """A load on a table whose dependencies of all classes are maintained, beside one on a table without."""
+def _gate(gated: Gated, rows: int, loads: int) -> list[Line]:
+    """A load on a table whose dependencies of all classes are maintained, beside one on a table without.
+
+    In turn, in one session, and then each as a task of Airflow runs it: in a process of its own.
+    """
     spark = session()
-    times: dict[str, list[float]] = {"with": [], "without": []}
+    warm: dict[str, list[float]] = {"with": [], "without": []}
+    cold: dict[str, list[float]] = {"with": [], "without": []}
     with tempfile.TemporaryDirectory() as folder:
-        gated.write(folder, rows, loads)
+        gated.write(folder, rows, loads + _COLD)
         first = {"path": f"{folder}/first.parquet"}
-        for kept in times:
+        for kept in warm:
             request = gated.request(folder, kept)
             apply_load(spark, {**request, "load_id": "first", "changes": first})
             if kept == "with":
                 asked = {"classes": ["unique", "fd", "od", "pod", "dc"], "limits": {"max_terms": 4}}
                 discover(spark, {**request, **asked, "table": first, "space": {"exclude": ["id"]}})
-        for number in range(loads):
-            for kept, seconds in times.items():
+        engine = build_engine_zip(Path(folder))
+        for number in range(loads + _COLD):
+            for kept in warm:
                 load = {"load_id": str(number), "changes": {"path": f"{folder}/{number}.parquet"}}
-                seconds.append(apply_load(spark, {**gated.request(folder, kept), **load}).seconds["total"])
+                request = {**gated.request(folder, kept), **load}
+                if number < loads:
+                    warm[kept].append(apply_load(spark, request).seconds["total"])
+                else:
+                    cold[kept].append(submit_load(Path(folder), request, engine)[0].seconds)
     spark.stop()
-    kept_up, plain = (median(some[2:]) for some in times.values())
-    text = f"{kept_up:.3f} s, without them {plain:.3f} s"
     what = f"a gate with dependencies of five classes kept, {gated.name}, {rows:,} rows, 1,000 more"
+    return [
+        _beside(f"{what}, by `spark-submit`", *(median(some) for some in cold.values())),
+        _beside(f"{what}, in a session", *(median(some[2:]) for some in warm.values())),
+    ]
+
+
+def _beside(what: str, kept_up: float, plain: float) -> Line:
+    text = f"{kept_up:.3f} s, without them {plain:.3f} s"
     say(f"{what}: {text}")
     return Line(what, text, f"{kept_up / plain:.2f} times", "at most 1.5", kept_up <= 1.5 * plain)
 

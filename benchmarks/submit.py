@@ -14,9 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+
+from dc_engine.shipping import application
 
 MASTER = "local[2]"
 SAMPLE_EVERY = 1.0
@@ -73,6 +76,15 @@ def submit(
     if py_files:
         command += ["--py-files", py_files]
     return _run([*command, job, *arguments], folder, cores)
+
+
+def submit_load(folder: Path, request: Mapping[str, Any], engine: Path) -> tuple[Finished, dict[str, Any]]:
+    """One load by spark-submit, with the engine as a zip; what it cost, and its verdict."""
+    asked, result = folder / "request.json", folder / "result.json"
+    asked.write_text(json.dumps(request))
+    arguments = ("--request", str(asked), "--result", str(result))
+    finished = submit(folder, application(), *arguments, py_files=str(engine))
+    return finished, json.loads(result.read_text())
 
 
 def _run(command: Sequence[str], folder: Path, cores: int | None) -> Finished:

@@ -82,7 +82,7 @@ def run_here(command: Sequence[Any], **options: Any) -> Any:
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started that takes long."""
-    for module in (bounds, gate, large, scaled):
+    for module in (bounds, gate, large, scaled, submit):
         monkeypatch.setattr(module, "submit", submit_here)
     monkeypatch.setattr(peers, "session", Here)
     monkeypatch.setattr(inprocess, "ARROW_TYPES", {one.name: one.type for one in tax_table(1).schema})
@@ -123,7 +123,7 @@ def check_gate(folder: Path) -> list[Line]:
 
 def check_history(folder: Path) -> list[Line]:
     table = gate.Table(folder, 400)
-    gate.submit_load(table, table.first(), folder / "engine.zip")
+    submit.submit_load(folder, table.request(table.first()), folder / "engine.zip")
     run = history.History(Here(), folder, table.state, gate.RULES, table.files[0], SEED)  # type: ignore[arg-type]
     return history.history(run, 1, 1)
 
