@@ -80,8 +80,11 @@ class TestNewRows:
         st.booleans(),
         st.sampled_from([0, 1, 400]),
         st.sampled_from([1, 4]),
+        st.sampled_from([0, 3, 1 << 16]),
     )
-    def test_they_break_something_exactly_if_a_pair_of_rows_does(self, history, old, cut, stays, partners, first):
+    def test_they_break_something_exactly_if_a_pair_of_rows_does(
+        self, history, old, cut, stays, partners, first, combinations
+    ):
         space, rows, _ = history
         old = min(old, len(rows))
         if old < 2 or old == len(rows):
@@ -91,8 +94,9 @@ class TestNewRows:
         terms = space.terms(nullable)
         layout, parts = Layout(terms), [some for some in (rows[:cut], rows[cut:old]) if some]
         for_each_box = Fraction(1, 1_000_000)  # all pairs may be compared, so that it never takes too long to tell
-        small = {"_PARTNERS": partners, "_FIRST": first, "_MANY_TEXTS": 0, "_COMPARED": for_each_box, "_ANSWERS": first}
-        with mock.patch.multiple(screening, **small), other_sizes(cells=2):
+        looked_at = {"_PARTNERS": partners, "_MOST_COMBINATIONS": combinations, "_COMPARED": for_each_box}
+        small = {"_FIRST": first, "_ANSWERS": first, "_MANY_TEXTS": 0, "_ALONE": 2}
+        with mock.patch.multiple(screening, **looked_at, **small), other_sizes(cells=2):
             there = [standing(space, layout, some, stays=stays) for some in parts]
             answers = [passes(known, there, rows[old:]) for _ in range(2)]
         named = [dict(zip(space.columns, row, strict=True)) for row in rows]
@@ -111,7 +115,7 @@ class TestNewRows:
         known = found(space, coded(space, old), WITNESSED)
         layout = Layout(space.terms())
         there = [standing(space, layout, old, stays=False)]
-        with mock.patch.multiple(screening, _PARTNERS=0, _FIRST=0, _COMPARED=1 << 40):
+        with mock.patch.multiple(screening, _PARTNERS=0, _MOST_COMBINATIONS=0, _FIRST=0, _COMPARED=1 << 40):
             assert not passes(known, there, [(7, 7), (70, 70)])
         assert passes(known, there, [(70, 70), (80, 80)])
 
@@ -121,7 +125,7 @@ class TestNewRows:
         known = found(space, coded(space, old), WITNESSED)
         there = standing(space, Layout(space.terms()), old, stays=False)
         with (
-            mock.patch.multiple(screening, _PARTNERS=0, _ANSWERS=2),
+            mock.patch.multiple(screening, _PARTNERS=0, _MOST_COMBINATIONS=0, _ANSWERS=2),
             mock.patch.object(screening, "find", side_effect=screening.find) as find,
         ):
             assert passes(known, [there], [(60, -60, 120)])

@@ -84,7 +84,7 @@ def ends_of(lines: Sequence[np.ndarray], cells: np.ndarray, count: int) -> tuple
     from dc_engine.kernels.cells import BLOCK, find_ends  # numba
 
     low, high = (np.full((len(lines), count), end, np.int32) for end in (np.iinfo(np.int32).max, -1))
-    with ThreadPoolExecutor(_workers()) as pool:
+    with ThreadPoolExecutor(threads()) as pool:
         list(pool.map(lambda line, *ends: find_ends(line, cells, *ends), lines, low, high))
     low, high = np.where(high < 0, low, 2 * low + 1), 2 * high + 1
     blocks = np.arange(0, count, BLOCK)
@@ -100,10 +100,10 @@ def find(mine: np.ndarray, cells: Cells, boxes: np.ndarray, asked: np.ndarray, f
 
     if most < 0:
         return most
-    mine, workers = np.ascontiguousarray(mine), _workers()
-    cuts = pairwise(np.linspace(0, mine.shape[1], workers + 1).astype(int).tolist())
-    with ThreadPoolExecutor(workers) as pool:
-        left = list(pool.map(lambda cut: find_partners(mine, cells, boxes, asked, *cut, found, most // workers), cuts))
+    mine, count = np.ascontiguousarray(mine), threads()
+    cuts = pairwise(np.linspace(0, mine.shape[1], count + 1).astype(int).tolist())
+    with ThreadPoolExecutor(count) as pool:
+        left = list(pool.map(lambda cut: find_partners(mine, cells, boxes, asked, *cut, found, most // count), cuts))
     return -1 if min(left) < 0 else sum(left)
 
 
@@ -134,5 +134,6 @@ def in_cells(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.n
     return order, starts, cells
 
 
-def _workers() -> int:
+def threads() -> int:
+    """How many threads look at the same time."""
     return min(os.cpu_count() or 1, 8)

@@ -2,13 +2,16 @@
 
 That is what a load usually does, and it should cost what the load brings. Codes of old rows stay as they are: a value
 that none of them stands for has a place between two. Where a box asks for equality, rows of the same value are looked
-at; else a partner is looked for in cells. Whatever is made of the old rows can be remembered. When something may be
-broken, nothing is said about what: who looks at all rows finds that out (``newcomers.py``).
+at; else it is noted how far old rows reach, or a partner is looked for in cells. What is made of the old rows can be
+remembered. When something may be broken, nothing is said about what: who looks at all rows finds that out
+(``newcomers.py``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.discovery.boxes import in_any
-from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
+from dc_engine.discovery.cells import Cells, ends_of, find, in_cells, threads
 from dc_engine.discovery.coding import bytes_of, found_among, placed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
@@ -24,7 +27,8 @@ from dc_engine.discovery.table import Table, pairs_of
 from dc_engine.discovery.terms import ALL, Outcome
 from dc_engine.state.memory import Shelf
 
-_ALL, _EQUAL = int(ALL), int(Outcome.EQUAL)
+_LESS, _EQUAL, _GREATER, _ALL = int(Outcome.LESS), int(Outcome.EQUAL), int(Outcome.GREATER), int(ALL)
+_DIFFERENT = _LESS | _GREATER
 _MANY_TEXTS = 20_000
 """So many are worth a table of their hashes."""
 _PARTNERS = 400
@@ -34,6 +38,10 @@ _SAMPLE = 100_000
 _FIRST = 50_000
 """Rows among which values of new ones are looked for where there are few, ``_FEW`` combinations at most."""
 _FEW = 1 << 22
+_MOST_TERMS, _MOST_COMBINATIONS = 16, 1 << 16
+"""So many columns of few values, and so many combinations of these, may there be for fronts."""
+_ALONE = 20_000
+"""So few rows are passed over by one thread."""
 _WORD, _SHORT = 64, 1 << 15
 _COMPARED = 64
 """Of all pairs with a new row, this part is compared in cells at most."""
@@ -129,6 +137,21 @@ class Standing:
             return Cells(codes, np.arange(len(lines)), np.arange(self.rows, dtype=np.int32), starts, *ends)
 
         return self.shelf.recall(("cells", tuple(terms.tolist())), make, _all_nbytes)
+
+    @cached_property
+    def tops(self) -> np.ndarray:
+        """The largest code of each term."""
+        return self.shelf.recall("tops", lambda: self.table.right.max(axis=1, initial=0).astype(np.int64), _nbytes)
+
+    def combined(self, terms: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which combination of values each row has in some terms, and a row with each; nothing if they are many."""
+        from dc_engine.kernels.fronts import combined  # numba
+
+        if len(terms) > _MOST_TERMS or math.prod((self.tops[list(terms)] + 1).tolist()) > _MOST_COMBINATIONS:
+            return None
+        given = (self.table.right, self.tops, np.array(terms, np.int64))
+        numbers, rows = self.shelf.recall(("combined", terms), lambda: combined(*given), _all_nbytes)
+        return (numbers, rows) if len(rows) else None
 
     def combinations(self, terms: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]] | None:
         """Which values some rows have in some terms, as a table with a place for each; nothing if that is too large."""
@@ -253,11 +276,32 @@ class _Screen:
         return there
 
     def _finds_nothing(self, boxes: np.ndarray) -> bool:
-        """Whether no partner is found in cells for the rows that are left."""
-        terms = np.flatnonzero(self._said[boxes].any(axis=0))
+        """Whether no partner is found for the rows that are left: by fronts, and in cells where there are none."""
         boxes = boxes[self.asked[boxes].any(axis=1)]
+        with ThreadPoolExecutor(threads() if self._old.rows > _ALONE else 1) as pool:
+            met = list(pool.map(self._met, boxes.tolist()))
+        return not any(met) and self._none_in_cells(boxes[[one is None for one in met]])
+
+    def _met(self, number: int) -> bool | None:
+        """Whether a row lies in a box: see ``meet``. It is not known if some terms have too many combinations."""
+        from dc_engine.kernels.fronts import meet  # numba
+
+        old, box, tops = self._old, self._boxes[number], self._old.tops.tolist()
+        said = sorted(np.flatnonzero(self._said[number]).tolist(), key=tops.__getitem__)
+        in_order = [term for term in said if box[term] not in (_EQUAL, _DIFFERENT)]
+        last = [term for term in said if box[term] == _DIFFERENT] or in_order[-1:]
+        first = [term for term in in_order if term not in last][-1:]
+        few = [term for term in said if term not in (*first, *last)]
+        if len(last) != 1 or (groups := old.combined(tuple(few))) is None:
+            return None
+        given = (self.asked[number], np.array(few, np.int64), groups, first[0] if first else -1, last[0])
+        ways = [box] if box[last[0]] != _DIFFERENT else [_with_outcome(box, last[0], one) for one in (_LESS, _GREATER)]
+        return any(meet(old.table.right, old.tops, self._mine, way, *given) for way in ways)
+
+    def _none_in_cells(self, boxes: np.ndarray) -> bool:
         if not len(boxes):
             return True
+        terms = np.flatnonzero(self._said[boxes].any(axis=0))
         rows = np.flatnonzero(self.asked[boxes].any(axis=0))
         mine, cells = self._mine[terms][:, rows], self._old.cells(terms)
         most = len(rows) * self._old.rows // _COMPARED + _FIRST
@@ -269,6 +313,13 @@ class _Screen:
             if most < 0 or (found >= 0).any():
                 return False
         return True
+
+
+def _with_outcome(box: np.ndarray, term: int, outcome: int) -> np.ndarray:
+    """A box with one outcome in a term."""
+    way = box.copy()
+    way[term] = outcome
+    return way
 
 
 def _as_lists(masks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
