@@ -17,7 +17,8 @@ help:                      ## what can be made
 demo: java $(INSTALLED)    ## three loads through the gate of the example DAG
 	@$(BIN)/python dags_examples/demo.py demo_output
 
-test: java lint $(CLASSES) ## lint, types, all tests
+test: java                 ## lint, types, all tests
+	@$(MAKE) --no-print-directory --jobs 2 lint $(CLASSES)
 	SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # What is fast: not what shares a Spark, an Airflow or a browser (it is in a group), nor the few that take long alone.

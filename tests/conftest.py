@@ -76,7 +76,8 @@ HAS_TIMES = SPARK_VERSION >= (4, 1)
 HAS_SHAPES = SPARK_VERSION >= (4, 2)
 """Types that came after the first version of Spark that the engine works on."""
 
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# With the little room that one compiler gets, a Java that runs for minutes throws code away and compiles it again.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -120,6 +121,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in SPARK_SETTINGS.items():
         builder = builder.config(name, value)
+    builder = builder.config("spark.python.daemon.module", "tests.daemon")
     session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()
     yield session
     session.stop()

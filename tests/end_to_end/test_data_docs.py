@@ -87,18 +87,29 @@ def asked(url: str, path: str, token: str | None = None) -> tuple[int, dict[str,
     return found
 
 
-@pytest.fixture
-def page(tmp_path: Any) -> Iterator[Any]:
-    """A page of a browser that reaches this machine alone."""
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A browser that reaches this machine alone."""
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tmp_path, executable_path=CHROMIUM, args=ARGUMENTS, viewport={"width": 1280, "height": 900}
+        opened = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=CHROMIUM,
+            args=ARGUMENTS,
+            viewport={"width": 1280, "height": 900},
         )
-        browser.route(re.compile(r"^(?!https?://127\.0\.0\.1|data:)"), lambda route: route.abort())
-        opened = browser.new_page()
-        opened.set_default_timeout(60_000)
+        opened.route(re.compile(r"^(?!https?://127\.0\.0\.1|data:)"), lambda route: route.abort())
         yield opened
-        browser.close()
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page for somebody who has yet to log in."""
+    browser.clear_cookies()
+    opened = browser.new_page()
+    opened.set_default_timeout(60_000)
+    yield opened
+    opened.close()
 
 
 class Said:

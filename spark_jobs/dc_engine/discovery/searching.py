@@ -152,7 +152,8 @@ def tasks_of(whole: Whole, roots: np.ndarray, banned: np.ndarray | None = None) 
     allowed &= (terms < whole.max_terms)[:, None] | (used > 0)[:, whole.term_of]
     if banned is not None:
         allowed &= ~banned
-    literals = np.split(np.nonzero(roots)[1], np.cumsum(roots.sum(axis=1))[:-1]) if len(roots) else []
+    chosen = np.ascontiguousarray(np.nonzero(roots)[1])  # kernels are compiled once more for an array with gaps
+    literals = np.split(chosen, np.cumsum(roots.sum(axis=1))[:-1]) if len(roots) else []
     return [Task(root, below) for root, below in zip(literals, packed(allowed), strict=True)]
 
 

@@ -148,19 +148,19 @@ def split(whole: Whole, root: np.ndarray, allowed: np.ndarray, literals: np.ndar
     path = start(whole, part, root, allowed)
     if path.state[0] < 0:
         return 0
-    if _branch(whole.rises, part, path, 0):
-        return -1 if not whole.rises or is_minimal(part, path, 0) else 0
-    number = 0
+    top, number = np.int64(0), 0  # a constant would be another type, for which all below is compiled once more
+    if _branch(whole.rises, part, path, top):
+        return -1 if not whole.rises or is_minimal(part, path, top) else 0
     while True:
         literal = _next(path.branch[0])
         if literal < 0:
             return number
-        if _choose(whole, part, path, 0, literal):
+        if _choose(whole, part, path, top, literal):
             literals[number], below[number] = literal, path.allowed[1]
             number += 1
-            _give_back(path, 0)
+            _give_back(path, top)
             if whole.rises:
-                let_rise(whole, path, 0, literal, 0)
+                let_rise(whole, path, top, literal, top)
 
 
 @kernel
