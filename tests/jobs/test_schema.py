@@ -89,7 +89,7 @@ def test_another_separator_is_recognised(given: Apply) -> None:
 def test_a_schema_that_spark_cannot_parse_is_one_sentence(given: Apply) -> None:
     error = refused(given, "monday", "id\n1\n", "id BIGINT, amount DECIMAL(")
     assert error.message.startswith("The schema of the changes (csv at ")
-    assert "cannot be understood: [PARSE_SYNTAX_ERROR] Syntax error at or near end of input." in error.message
+    assert "cannot be understood: [PARSE_SYNTAX_ERROR] Syntax error at or near " in error.message
     assert "id BIGINT, amount DECIMAL(10,2)" in error.hint
 
 
