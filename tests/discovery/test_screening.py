@@ -81,9 +81,10 @@ class TestNewRows:
         st.sampled_from([0, 1, 400]),
         st.sampled_from([1, 4]),
         st.sampled_from([0, 3, 1 << 16]),
+        st.sampled_from([30, 1 << 30]),
     )
     def test_they_break_something_exactly_if_a_pair_of_rows_does(
-        self, history, old, cut, stays, partners, first, combinations
+        self, history, old, cut, stays, partners, first, combinations, passed
     ):
         space, rows, _ = history
         old = min(old, len(rows))
@@ -95,7 +96,7 @@ class TestNewRows:
         layout, parts = Layout(terms), [some for some in (rows[:cut], rows[cut:old]) if some]
         for_each_box = Fraction(1, 1_000_000)  # all pairs may be compared, so that it never takes too long to tell
         looked_at = {"_PARTNERS": partners, "_MOST_COMBINATIONS": combinations, "_COMPARED": for_each_box}
-        small = {"_FIRST": first, "_ANSWERS": first, "_MANY_TEXTS": 0, "_ALONE": 2}
+        small = {"_FIRST": first, "_ANSWERS": first, "_MANY_TEXTS": 0, "_ALONE": 2, "_PASSED": passed}
         with mock.patch.multiple(screening, **looked_at, **small), other_sizes(cells=2):
             there = [standing(space, layout, some, stays=stays) for some in parts]
             answers = [passes(known, there, rows[old:]) for _ in range(2)]

@@ -42,6 +42,8 @@ _MOST_TERMS, _MOST_COMBINATIONS = 16, 1 << 16
 """So many columns of few values, and so many combinations of these, may there be for fronts."""
 _ALONE = 20_000
 """So few rows are passed over by one thread."""
+_PASSED = 100_000_000
+"""So many rows, for all boxes together, are passed over: less than a second."""
 _WORD, _SHORT = 64, 1 << 15
 _COMPARED = 64
 """Of all pairs with a new row, this part is compared in cells at most."""
@@ -278,6 +280,8 @@ class _Screen:
     def _finds_nothing(self, boxes: np.ndarray) -> bool:
         """Whether no partner is found for the rows that are left: by fronts, and in cells where there are none."""
         boxes = boxes[self.asked[boxes].any(axis=1)]
+        if len(boxes) * max(self._old.rows, _ALONE) > _PASSED:
+            return self._none_in_cells(boxes)
         with ThreadPoolExecutor(threads() if self._old.rows > _ALONE else 1) as pool:
             met = list(pool.map(self._met, boxes.tolist()))
         return not any(met) and self._none_in_cells(boxes[[one is None for one in met]])
