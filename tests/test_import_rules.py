@@ -11,13 +11,13 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 LIGHT = {
     *("constraints", "deciding", "errors", "java", "lost", "reporting", "request", "reviewing", "shipping", "state"),
-    *("stored", "telling", "verdict", "wording"),
+    *("stored", "telling", "threads", "verdict", "wording"),
 }
-FACTS = {"errors", "masking", "request", "sizes", "verdict"}
+FACTS = {"errors", "masking", "request", "sizes", "threads", "verdict"}
 ROOMS_BELOW = {
     "kernels": {"kernels"},
     "constraints": {"constraints", "errors"},
-    "state": {"state", "errors", "sizes"},
+    "state": {"state", "errors", "sizes", "threads"},
     "detection": {"detection", "constraints", "state", "kernels", *FACTS},
     "discovery": {"discovery", "detection", "constraints", "state", "kernels", *FACTS},
     "engines": {"engines", "discovery", "detection", "constraints", "state", "shipping", *FACTS},

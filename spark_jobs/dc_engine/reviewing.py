@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -20,6 +19,7 @@ from dc_engine.state.loads import Load, load_from
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 from dc_engine.stored import verdict_of
+from dc_engine.threads import side_by_side
 from dc_engine.verdict import MASKED
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def loads_between(storage: Storage, snapshot: Snapshot, first: int, end: int) ->
 
     records = in_order(storage, snapshot.files_of(FileKind.LOADS), snapshot.recent, "record")[first:end]
     loads = [load_from(json.loads(one)) for one in records.to_pylist()]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda load: _line(storage, load), loads))
+    return side_by_side(lambda load: _line(storage, load), loads, _AT_ONCE)
 
 
 def _line(storage: Storage, load: Load) -> Line:

@@ -8,9 +8,7 @@ rule holds, values that it compares go together, and what is left are the cells 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,6 +18,7 @@ from dc_engine.discovery.boxes import Box, matrix, turned
 from dc_engine.discovery.table import Table
 from dc_engine.discovery.terms import ALL
 from dc_engine.sizes import SIZES
+from dc_engine.threads import processors, side_by_side
 
 _MOST_CELLS = 1 << 16
 _DIRECT = 1 << 22
@@ -84,8 +83,7 @@ def ends_of(lines: Sequence[np.ndarray], cells: np.ndarray, count: int) -> tuple
     from dc_engine.kernels.cells import BLOCK, find_ends  # numba
 
     low, high = (np.full((len(lines), count), end, np.int32) for end in (np.iinfo(np.int32).max, -1))
-    with ThreadPoolExecutor(threads()) as pool:
-        list(pool.map(lambda line, *ends: find_ends(line, cells, *ends), lines, low, high))
+    side_by_side(lambda one: find_ends(one[0], cells, *one[1:]), zip(lines, low, high, strict=True))
     low, high = np.where(high < 0, low, 2 * low + 1), 2 * high + 1
     blocks = np.arange(0, count, BLOCK)
     return low, high, np.minimum.reduceat(low, blocks, axis=1), np.maximum.reduceat(high, blocks, axis=1)
@@ -100,10 +98,9 @@ def find(mine: np.ndarray, cells: Cells, boxes: np.ndarray, asked: np.ndarray, f
 
     if most < 0:
         return most
-    mine, count = np.ascontiguousarray(mine), threads()
+    mine, count = np.ascontiguousarray(mine), processors()
     cuts = pairwise(np.linspace(0, mine.shape[1], count + 1).astype(int).tolist())
-    with ThreadPoolExecutor(count) as pool:
-        left = list(pool.map(lambda cut: find_partners(mine, cells, boxes, asked, *cut, found, most // count), cuts))
+    left = side_by_side(lambda cut: find_partners(mine, cells, boxes, asked, *cut, found, most // count), cuts)
     return -1 if min(left) < 0 else sum(left)
 
 
@@ -132,8 +129,3 @@ def in_cells(columns: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, np.n
         count *= wanted // count
     order, starts = sorted_by(cells, count)
     return order, starts, cells
-
-
-def threads() -> int:
-    """How many threads look at the same time."""
-    return min(os.cpu_count() or 1, 8)

@@ -6,9 +6,7 @@ enumerated for itself, from the same patterns.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,6 +19,7 @@ from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.searching import Contexts, whole_of
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
+from dc_engine.threads import side_by_side
 
 Columns = frozenset[str]
 
@@ -36,6 +35,8 @@ class Spend:
 
 NO_LIMIT = Spend()
 DIFFERENT = Outcome.LESS | Outcome.GREATER
+_FEW = 256
+"""From so many patterns on threads share the search."""
 _AT_ONCE = 16_384
 """So many patterns stay in the cache while all terms are looked at."""
 TABLED = 17
@@ -82,8 +83,7 @@ def fds(
     def decide(place: int) -> Hitting:
         return left_sides(differs[unequal[:, place]], place, max_columns, spend, contexts)
 
-    with ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 8)) as pool:
-        sides = list(pool.map(decide, range(len(names))))
+    sides = side_by_side(decide, range(len(names)), 1 if threads is None and len(differs) < _FEW else threads)
     return _found(dict.fromkeys(names, names), sides)
 
 

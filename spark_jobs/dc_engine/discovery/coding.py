@@ -6,9 +6,7 @@ nothing from the rows that were coded; where codes are in the order of the value
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -20,9 +18,12 @@ import pyarrow.compute as pc
 from dc_engine.detection.codes import NULL, coded, codes_of, comparable, dictionary_coded, pieces_of, sorted_order
 from dc_engine.detection.comparable import common_family, family
 from dc_engine.discovery.space import Space
+from dc_engine.threads import processors, side_by_side
 
 _AT_ONCE = 4
 """Of so many order classes, at most, the values are in memory at a time."""
+_FEW_ROWS = 10_000
+"""They are coded one after the other."""
 
 Columns = Mapping[str, pa.ChunkedArray]
 
@@ -99,8 +100,7 @@ def united(space: Space, parts: Sequence[Part], rows: int) -> dict[str, np.ndarr
             if space.nulls == "equal":
                 named[name] += 1
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _AT_ONCE) if known else 1) as pool:
-        list(pool.map(fill, _classes(space)))
+    side_by_side(fill, _classes(space), min(processors(), _AT_ONCE) if known and rows > _FEW_ROWS else 1)
     return named
 
 

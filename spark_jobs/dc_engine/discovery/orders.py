@@ -8,10 +8,8 @@ patterns that end it bring all contexts back.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -25,6 +23,7 @@ from dc_engine.discovery.hitting import Hitting
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.searching import Contexts
 from dc_engine.discovery.terms import ALL, Outcome, Terms
+from dc_engine.threads import processors, side_by_side
 
 Target = tuple[int, int, bool]
 """Two columns by their numbers, the first before the second, and whether one of them descends."""
@@ -58,9 +57,9 @@ def orders(
     directions = (False, True) if layout.terms.descending else (False,)
     targets = [(one, other, down) for one, other in combinations(columns, 2) for down in directions]
     most, ends = len(columns) if max_terms is None else max_terms, _ending(spend)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
-        left = list(pool.map(lambda one: signs.deciding(one, most - 1, ends()), columns)) if most >= 1 else []
-        contexts = list(pool.map(lambda one: signs.contexts(one, most - 2, ends()), targets)) if most >= 2 else []
+    count = 1 if len(patterns) < _FEW else processors()
+    left = side_by_side(lambda one: signs.deciding(one, most - 1, ends()), columns if most >= 1 else (), count)
+    contexts = side_by_side(lambda one: signs.contexts(one, most - 2, ends()), targets if most >= 2 else (), count)
     stops = {(one.complete_terms or 0) + 1: one.stopped for one in left if not one.complete}
     stops |= {(one.complete_terms or 0) + 2: one.stopped for one in contexts if not one.complete}
     bound = min(stops, default=None)

@@ -8,9 +8,7 @@ little.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, takewhile
@@ -20,11 +18,14 @@ import numpy as np
 
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.terms import Outcome, Terms
+from dc_engine.threads import processors, side_by_side
 
 _SHOWN = 64
 """So many pairs of rows are shown at most that violate a dependency."""
 _FEW_ROWS = 8
 """Classes of a table with so many times as many rows are sorted one by one."""
+_MANY_ROWS = 10_000
+"""More are asked by several threads."""
 _PARTS = 2
 """Into how many parts the contexts are cut for each thread."""
 _DIFFERENT = int(Outcome.LESS | Outcome.GREATER)
@@ -79,7 +80,7 @@ class Partitions:
     def __init__(self, codes: np.ndarray, new: np.ndarray | None = None, threads: int | None = None) -> None:
         self._codes = codes
         self._new = new
-        self._threads = threads or min(os.cpu_count() or 1, 8)
+        self._threads = threads or (processors() if codes.shape[1] > _MANY_ROWS else 1)
         self._orders: dict[int, np.ndarray] = {}
 
     @cached_property
@@ -102,8 +103,7 @@ class Partitions:
                 for number in sorted(numbers, key=lambda one: questions[one].columns):
                     result[number] = self._answer(classes, questions[number])
 
-        with ThreadPoolExecutor(self._threads) as pool:
-            list(pool.map(answer, parts))
+        side_by_side(answer, parts, self._threads)
         return result
 
     def groups(self, context: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:

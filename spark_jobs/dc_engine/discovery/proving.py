@@ -10,10 +10,8 @@ that costs least; when all ways together cost more than looking at all pairs, th
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -30,6 +28,7 @@ from dc_engine.discovery.spreading import Lines, Packed, Units
 from dc_engine.discovery.table import Ranges, Shown, Table, pairs_of, patterns_among, shown_by
 from dc_engine.errors import counted
 from dc_engine.sizes import SIZES
+from dc_engine.threads import processors, side_by_side
 
 _COUNTERS = 4
 """How many boxes are counted at the same time: each needs some memory of its own."""
@@ -112,8 +111,7 @@ class Prover:
             found = [self.look_at(_Piece(key)) for key in keys]
             asked, others = self._apart(boxes)
             pieces = [_Piece(boxes=tuple(some)) for some in (asked, *([box] for box in others)) if some]
-            with ThreadPoolExecutor(min(os.cpu_count() or 1, _COUNTERS)) as pool:
-                return [*found, *pool.map(self.look_at, pieces)]
+            return [*found, *side_by_side(self.look_at, pieces, min(processors(), _COUNTERS))]
         parts = {key: math.ceil(crew.units * self._agreeing.cost(key) / price) for key in keys}
         pieces = [_Piece(key, part, parts[key]) for key in keys for part in range(parts[key])]
         boxes = sorted(boxes, key=lambda box: (sorted(equalities(box)), box))  # classes are made once for neighbours

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -15,6 +13,7 @@ import numpy as np
 from dc_engine.discovery.bits import grouped
 from dc_engine.discovery.patterns import Layout, Slot
 from dc_engine.discovery.spreading import Lines, Packed, Units, Workers, nobody
+from dc_engine.threads import processors, side_by_side
 
 if TYPE_CHECKING:
     from dc_engine.kernels.pairs import Marks, Work
@@ -88,12 +87,8 @@ def scan(
         met = crew.run("pairs of rows are compared", units)
         parts = [_Part(one.patterns, one.one, one.two) for one in met]
     else:
-        shares = _shares(new, rows.size, 1 if pairs < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8))
-        if len(shares) < 2:
-            parts = [_counted(layout, rows, share) for share in shares]
-        else:
-            with ThreadPoolExecutor(len(shares)) as pool:
-                parts = list(pool.map(lambda share: _counted(layout, rows, share), shares))
+        shares = _shares(new, rows.size, 1 if pairs < _FEW_PAIRS else threads or processors())
+        parts = side_by_side(lambda share: _counted(layout, rows, share), shares, len(shares))
     found = _first_pairs(layout, parts, rows.size)
     return found if layout.is_symmetric else merged(layout, [found])
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.discovery.boxes import in_any
-from dc_engine.discovery.cells import Cells, ends_of, find, in_cells, threads
+from dc_engine.discovery.cells import Cells, ends_of, find, in_cells
 from dc_engine.discovery.coding import bytes_of, found_among, placed
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.table import Table, pairs_of
 from dc_engine.discovery.terms import ALL, Outcome
 from dc_engine.state.memory import Shelf
+from dc_engine.threads import side_by_side
 
 _LESS, _EQUAL, _GREATER, _ALL = int(Outcome.LESS), int(Outcome.EQUAL), int(Outcome.GREATER), int(ALL)
 _DIFFERENT = _LESS | _GREATER
@@ -282,8 +282,7 @@ class _Screen:
         boxes = boxes[self.asked[boxes].any(axis=1)]
         if len(boxes) * max(self._old.rows, _ALONE) > _PASSED:
             return self._none_in_cells(boxes)
-        with ThreadPoolExecutor(threads() if self._old.rows > _ALONE else 1) as pool:
-            met = list(pool.map(self._met, boxes.tolist()))
+        met = side_by_side(self._met, boxes.tolist(), None if self._old.rows > _ALONE else 1)
         return not any(met) and self._none_in_cells(boxes[[one is None for one in met]])
 
     def _met(self, number: int) -> bool | None:

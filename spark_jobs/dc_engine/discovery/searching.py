@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from dc_engine.discovery.bits import packed, packed_columns, unpacked
 from dc_engine.discovery.spreading import Crew, Lines, Units, Workers, nobody
 from dc_engine.sizes import SIZES
+from dc_engine.threads import processors
 
 if TYPE_CHECKING:
     from dc_engine.kernels.packing import Whole
@@ -253,7 +253,7 @@ def searched_all(
 
 
 def _threads(threads: int | None) -> int:
-    return threads or min(os.cpu_count() or 1, 8)
+    return threads or processors()
 
 
 def _joined(whole: Whole, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from dc_engine.discovery.bits import first_of_each
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.scan import Counted, Rows, is_direct, scan
 from dc_engine.discovery.spreading import Workers, nobody
+from dc_engine.threads import processors, side_by_side
 
 if TYPE_CHECKING:
     from dc_engine.kernels.ranges import Seen
@@ -149,9 +148,8 @@ def patterns_among(one: Table, other: Table, ranges: Ranges, threads: int | None
 
     Of the pairs that show a pattern the one with the first row is given, whatever the number of threads.
     """
-    threads = 1 if ranges.pairs < _FEW_PAIRS else threads or min(os.cpu_count() or 1, 8)
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(lambda part: _scan(one, other, part), ranges.cut(threads)))
+    count = 1 if ranges.pairs < _FEW_PAIRS else threads or processors()
+    parts = side_by_side(lambda part: _scan(one, other, part), ranges.cut(count), count)
     patterns, t, s = (np.concatenate([getattr(part, name) for part in parts]) for name in ("patterns", "t", "s"))
     return Shown.of(one.layout, [Shown(patterns, t, s).taken(np.lexsort((s, t)))])
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import pyarrow as pa
+
+from dc_engine.threads import side_by_side
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -42,7 +42,4 @@ class Held:
 
 def made_of_each(make: Callable[[Given], Made], files: Iterable[Given], *, threads: bool) -> list[Made]:
     """What is made of each of some files. A process that works alone may read several at the same time."""
-    if not threads:
-        return list(map(make, files))
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
-        return list(pool.map(make, files))
+    return side_by_side(make, files, None if threads else 1)
