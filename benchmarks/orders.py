@@ -42,6 +42,8 @@ OD = Asked(classes=("od",), descending=True)
 POD = Asked(classes=("pod",))
 _COLD = 4
 """So many gates run in a process of their own; the first may compile kernels, and does not count."""
+_SEARCHES = 5
+"""So many times a whole job is done; the first two do not count."""
 TYPES = {pa.int64(): "bigint", pa.string(): "string", pa.float64(): "double"}
 _DIFFERENT, _LESS = int(Outcome.LESS | Outcome.GREATER), int(Outcome.LESS)
 _CANONICAL = re.compile(r"\{([\d,]*)\} : (?:\[\] -> (\d+)<=|(\d+)[<>]= ~ (\d+)<=)")
@@ -179,7 +181,7 @@ def _whole_job(table: pa.Table) -> float:
         path = Path(folder) / "rows.parquet"
         parquet.write_table(table, path)
         request = {"table": {"path": str(path)}, "classes": ["od"], "space": {"descending": True}}
-        seconds = [discover(spark, request)["seconds"]["total"] for _ in range(5)]
+        seconds = [discover(spark, request)["seconds"]["total"] for _ in range(_SEARCHES)]
     spark.stop()
     return median(seconds[2:])
 

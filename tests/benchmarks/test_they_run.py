@@ -92,6 +92,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (gate, history, scale):
         monkeypatch.setattr(module, "LOAD_ROWS", 20)
     monkeypatch.setattr(large, "_LOAD", 20)
+    monkeypatch.setattr(orders, "_COLD", 2)
+    monkeypatch.setattr(orders, "_SEARCHES", 3)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from dc_engine.constraints.model import Op
@@ -43,7 +44,13 @@ def is_valid(rule: Rule, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def implies(one: Rule, other: Rule) -> bool:
     """Whether a rule denies at least what another does: each of its predicates follows from one on the same columns."""
-    return all(any((a, c) == (x, z) and b in WEAKER[y] for x, y, z in other) for a, b, c in one)
+    return one <= _following(other)
+
+
+@cache
+def _following(rule: Rule) -> Rule:
+    """What follows from one of its predicates."""
+    return frozenset((left, weaker, right) for left, op, right in rule for weaker in WEAKER[op])
 
 
 def rules(ops: Mapping[tuple[str, str], Sequence[Op]]) -> Iterator[Rule]:

@@ -82,14 +82,15 @@ def test_pairs_of_new_rows_with_old_ones_and_with_each_other(case, roomy):
             assert t < len(ones), "t is a new row"
 
 
-@pytest.mark.parametrize(("columns", "new"), [(6, 3_000), (6, 1_700), (14, 3_000)])
-def test_many_rows_in_several_threads_and_tables_that_grow(columns, new):
+@pytest.mark.parametrize(("columns", "size", "new"), [(6, 3_000, 3_000), (6, 3_000, 1_700), (14, 1_200, 1_200)])
+def test_many_rows_in_several_threads_and_tables_that_grow(columns, size, new, monkeypatch):
+    monkeypatch.setattr("dc_engine.discovery.scan._FEW_PAIRS", 0)
     layout = layout_of(columns, nullable=True, cross=True)
     chance = np.random.default_rng(5)
-    table = {f"c{place}": chance.integers(-1, 4, 3_000) for place in range(columns)}
-    rows = rows_of(layout, table, np.ones(3_000, np.int64))
+    table = {f"c{place}": chance.integers(-1, 4, size) for place in range(columns)}
+    rows = rows_of(layout, table, np.ones(size, np.int64))
     found = scan(layout, rows, new, threads=3)
-    t, s = np.triu_indices(3_000, 1)
+    t, s = np.triu_indices(size, 1)
     t, s = t[t < new], s[t < new]
     assert found.pairs.sum() == len(t)
     terms = layout.terms.terms
