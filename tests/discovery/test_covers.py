@@ -27,6 +27,7 @@ from dc_engine.discovery.covering import Estimates
 from dc_engine.discovery.covers import Cover, chosen_covers
 from dc_engine.discovery.space import Asked, space_of
 from dc_engine.maintain import maintain
+from dc_engine.maintained.losses import COUNTED
 from dc_engine.sizes import other_sizes
 from dc_engine.state.files import Action, FileKind
 from dc_engine.state.snapshots import Snapshot, advance, commit, read_current
@@ -193,7 +194,7 @@ def test_after_any_loads_what_is_known_is_what_holds(
                 gone = random.sample(others, data.draw(st.integers(0, 3)))
                 lost = kept.apply(name, new, gone).dependencies.invalidated
                 equal = request["space"]["nulls"] == "equal"
-                for one in lost if "dc" not in classes and "pod" not in classes else ():
+                for one in lost[:COUNTED] if "dc" not in classes and "pod" not in classes else ():
                     assert one.violations == violations(one.kind, one.text, kept.rows, equal=equal), one.text
             kept.check()
 
@@ -219,7 +220,7 @@ def test_workers_of_spark_know_it_after_loads_too(
         kept = Kept(f"{folder}/state", rows, request, seed, spark)
         kept.apply("worse", [broken(random, rows) for _ in range(3)], rows[:2])
         lost = kept.apply("other", [broken(random, rows)], [random.choice(rows[100:])]).dependencies.invalidated
-        for one in lost if "unique" in classes and "dc" not in classes else ():
+        for one in lost[:COUNTED] if "unique" in classes and "dc" not in classes else ():
             assert one.violations == violations(one.kind, one.text, kept.rows, equal=nulls == "equal"), one.text
         kept.check()
         kept.retract("worse")

@@ -268,7 +268,7 @@ class RunningAirflow:
                 if error.status < 500:
                     raise
                 failed = f" The last answer was {error}."
-            time.sleep(0.3)
+            time.sleep(0.5)  # to ask oftener costs the API server more than it gains
         raise AssertionError(f"Not within {seconds:.0f} s: {what}.{failed}\n{self.log[-5000:]}")
 
 

@@ -28,7 +28,7 @@ from dc_engine.verdict import Dependencies, DependencyVerdict, LostDependency
 
 _SHOWN = 200
 """So many of each list are in a verdict; the state has all of them."""
-_COUNTED = 20
+COUNTED = 20
 """Of so many lost ones the violations are counted, and a pair of rows is shown."""
 
 
@@ -61,7 +61,7 @@ class Found:
     @property
     def to_count(self) -> list[Box]:
         """The lost ones of which a verdict may say how many pairs violate them."""
-        return [one.box for one in self.lost[: _COUNTED + len(self.watching.judged)]]
+        return [one.box for one in self.lost[: COUNTED + len(self.watching.judged)]]
 
     @cached_property
     def rows(self) -> Coded:
@@ -79,7 +79,7 @@ def judged_dependencies(dependencies: Dependencies, found: Found, names: RowName
     lost_now, watched, watching = found.lost, found.watched, found.watching
     pinned = {meaning_in(one.id) for one in dependencies.invalidated}
     told = [one for one in lost_now[:_SHOWN] if meaning_in(one.id) not in pinned]
-    boxes = [one.box for one in told[:_COUNTED]]
+    boxes = [one.box for one in told[:COUNTED]]
     violations = dict(zip(told, found.passage.violations(found.known, boxes), strict=False)) if told else {}
     lost = [_lost(one, found, names, violations.get(one)) for one in told]
     instead = {meaning_in(one.id): _instead(found.moves, one) for one in lost_now if meaning_in(one.id) in pinned}
