@@ -83,6 +83,7 @@ def test_a_red_gate_links_to_what_broke_and_which_rows(ada, runs):
     shows(ada, "people · dependencies")
     ada.frame.get_by_role("searchbox", name="Search").fill("zip city")
     ada.frame.get_by_role("button", name="Search").click()
+    ada.frame.locator("input[value='zip city']").wait_for()  # as the server says it, so the page is the new one
     ada.frame.get_by_text(re.compile(r"^\d+ of \d+ that hold")).wait_for()
     ada.frame.get_by_text("city -> zip").first.click()
     ada.frame.get_by_role("link", name="Rows that come closest to breaking it").first.click()
