@@ -170,8 +170,10 @@ def _chosen(known: Kept, found: Iterable[Places]) -> list[_Rows]:
 
 def joined_places(known: Kept, found: Iterable[Places]) -> np.ndarray | None:
     """All of some places; nothing if they are those of all rows, in their order."""
-    some = list(found)
-    if some and isinstance(some[0], range) and len(some[0]) == len(known.ids):
+    some, end = list(found), 0
+    for one in some:
+        end = one.stop if isinstance(one, range) and one.start == end else -1
+    if some and end == len(known.ids):
         return None
     return np.concatenate([np.zeros(0, np.int64), *(np.asarray(one) for one in some)])
 
@@ -219,9 +221,9 @@ class _Share:
         reader = Reader(storage, file, keep=file.rows < SIZES.coded_rows)  # until their codes are kept, each load asks
         return _Share(reader, ids[alive], None if alive.all() else pa.array(alive))
 
-    def chunks(self, name: str) -> list[pa.Array]:
-        column = self.reader.read(range(len(self.reader.group_starts) - 1), [name]).column(0)
-        return (column if self.alive is None else column.filter(self.alive)).chunks
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        table = self.reader.read(range(len(self.reader.group_starts) - 1), columns)
+        return table if self.alive is None else table.filter(self.alive)
 
 
 def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str] = ()) -> list[_Share]:
@@ -231,12 +233,15 @@ def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns
 
 
 def _columns(shares: Sequence[_Share], columns: Sequence[str]) -> Columns:
-    """Columns of rows in files, each read when it is asked for."""
+    """Columns of rows in files: of few rows all are read at once, else each when it is asked for."""
+    rows = sum(len(share.ids) for share in shares)
+    known = [share.table(columns) for share in shares] if rows < SIZES.coded_rows else []
 
     def column(name: str) -> pa.ChunkedArray:
-        return pa.chunked_array([chunk for share in shares for chunk in share.chunks(name)])
+        tables = known or [share.table([name]) for share in shares]
+        return pa.chunked_array([chunk for table in tables for chunk in table.column(name).chunks])
 
-    return Columns(columns, sum(len(share.ids) for share in shares), column)
+    return Columns(columns, rows, column)
 
 
 def values_of(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str]) -> Columns | None:

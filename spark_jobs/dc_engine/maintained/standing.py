@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,9 @@ from dc_engine.discovery.coding import coding_of
 from dc_engine.discovery.files import Kept, read_codes
 from dc_engine.discovery.known import WITNESSED, Known
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.screening import Standing, breaks_nothing
+from dc_engine.discovery.screening import Ways, breaks_nothing
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.standing import Standing
 from dc_engine.history.change import Change
 from dc_engine.maintained.reading import joined_places, parted, values_of
 from dc_engine.maintained.stored import set_file
@@ -41,15 +42,16 @@ def leaves_all(storage: Storage, base: Snapshot, change: Change, space: Space, k
     if known.mode != WITNESSED or space.max_error or space.limits.min_support or base.rows < 2:
         return False
     old = _Old(storage, base, space, Layout(space.terms(known.nullable)))
-    new = old.rows_in(change.inserts)
-    if new is None:
+    parts, newest = old.parts(change.inserts)
+    if newest is None:
         return False
-    with_nulls = {name for name, codes in new.codes().items() if codes.min() == NULL}
+    since = newest.rows - rows
+    with_nulls = {name for name, codes in newest.codes().items() if codes[since:].min() == NULL}
     if space.nulls != "equal" and not with_nulls <= known.nullable:
         return False
     shelf = storage.shelf([set_file(base)], known.nullable)
-    ways = shelf.recall("ways", lambda: widest(old.layout.terms, known.boxes), _nbytes)
-    return breaks_nothing(old.layout, ways, old.parts(), new)
+    ways = shelf.recall("ways", lambda: Ways(old.layout, widest(old.layout.terms, known.boxes)), lambda one: one.nbytes)
+    return breaks_nothing(ways, parts, newest, since)
 
 
 @dataclass(frozen=True)
@@ -66,19 +68,22 @@ class _Old:
         """Ids of rows that do not count."""
         return read_dead(self.storage, self.base.files_of(FileKind.DEAD))
 
-    def parts(self) -> list[Standing]:
-        """All that count. Later ones are put together two by two as they come, and those again.
+    def parts(self, coming: Sequence[DataFile]) -> tuple[list[Standing], Standing | None]:
+        """All rows that count, in parts, and the newest part, whose last rows are those that come.
 
-        So there are never many parts, and a load makes few of them anew.
+        Later loads are put together two by two as they come, and those again. So there are never many parts, and a load
+        makes one of them anew, of which the next one has need.
         """
         base, storage = self.base, self.storage
         codes = base.files_of(FileKind.CODES)
         known = read_codes(storage, self.space, codes)
         found, others = parted(storage, base, self.dead, known)
-        parts = [self.rows_in(others[first:last]) for first, last in pairwise(_halves(len(others)))]
+        loads = [[*some] for _, some in groupby(others, lambda file: file.load)] + [[*coming]]
+        edges = pairwise(_halves(len(loads)))
+        parts = [self._rows_in([file for load in loads[first:last] for file in load]) for first, last in edges]
         if known is not None and found:
-            parts.append(self._kept([*found, *codes], known, joined_places(known, found.values())))
-        return [one for one in parts if one is not None]
+            parts.insert(0, self._kept([*found, *codes], known, joined_places(known, found.values())))
+        return [one for one in parts[:-1] if one is not None], parts[-1]
 
     def _kept(self, files: Sequence[DataFile], known: Kept, places: np.ndarray | None) -> Standing:
         shelf, coding = self._shelf(files), known.coding
@@ -93,8 +98,8 @@ class _Old:
         rows = len(known.ids) if places is None else len(places)
         return Standing(self.space, self.layout, rows, codes, coding.values, shelf)
 
-    def rows_in(self, files: Sequence[DataFile]) -> Standing | None:
-        """The rows of some files that count, coded by themselves. Those of a load are a part for the next one."""
+    def _rows_in(self, files: Sequence[DataFile]) -> Standing | None:
+        """The rows of some files that count, coded by themselves."""
         shelf, names = self._shelf(files), [*self.space.columns]
 
         def make() -> tuple[np.ndarray, dict[str, pa.Array]]:
