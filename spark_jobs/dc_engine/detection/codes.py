@@ -146,8 +146,12 @@ def constant_array(value: ConstantValue, family: str) -> pa.Array:
 
 def _canonical_floats(array: pa.Array) -> pa.Array:
     """One bit pattern for each number: -0.0 becomes 0.0 and all NaN become one."""
-    values = array.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    return pa.array(np.where(np.isnan(values), np.nan, values), mask=array.is_null().to_numpy(zero_copy_only=False))
+    full = array if not array.null_count else array.fill_null(0.0)
+    values = full.to_numpy(zero_copy_only=False) + 0.0
+    unknown = np.isnan(values)
+    if unknown.any():
+        values[unknown] = np.nan
+    return pa.array(values, mask=array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None)
 
 
 def sorted_order(values: pa.Array) -> np.ndarray:

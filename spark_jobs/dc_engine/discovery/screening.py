@@ -25,7 +25,7 @@ _DIFFERENT, _NULL = _LESS | _GREATER, 8
 _PARTNERS, _PAIRS = 400, 1 << 21
 """So many rows of the same value are looked at for each new one, or so many in all."""
 _FEW_PARTNERS = 4
-"""With more of them, those of the same values in two terms are looked for."""
+"""With more of them, those of the same values in several terms are looked for."""
 _USUAL = 1_000
 """The rows of a load for which keys are chosen."""
 _MOST_TERMS, _MOST_COMBINATIONS = 16, 1 << 16
@@ -84,10 +84,8 @@ class Keyed:
     """Boxes that are looked at among the rows of the same values in few terms, and sets of terms cleared there."""
 
     terms: tuple[int, ...]
-    """One, or two if that leaves fewer rows."""
+    """One, or all on which they ask for equality if it leaves many rows."""
     boxes: np.ndarray
-    same: np.ndarray
-    """Other terms on which all of them ask for equality."""
     compared: np.ndarray
     forbidden: np.ndarray
     """Of each box and each set the outcomes that must not be, as ``meet_in_groups`` has them."""
@@ -172,14 +170,11 @@ def _keyed(ways: Ways, partners: Mapping[int, float], term: int, boxes: np.ndarr
     near = others[ways.clearable[others] & ways.said[others, term]]
     sets, numbers = np.unique(ways.said[near], axis=0, return_inverse=True)
     both = np.concatenate([ways.masks[boxes], np.where(sets, np.uint8(_EQUAL), np.uint8(_ALL))])
-    same = (both == _EQUAL).all(axis=0)
-    compared = np.flatnonzero((both != _ALL).any(axis=0) & ~same)
-    same[term] = False
-    more = [one for one in np.flatnonzero(same).tolist() if one in partners] if partners[term] > _FEW_PARTNERS else []
-    terms = (term, *sorted(more, key=partners.__getitem__)[:1])
-    same[list(terms)] = False
+    terms = tuple(np.flatnonzero((both == _EQUAL).all(axis=0)).tolist()) if partners[term] > _FEW_PARTNERS else (term,)
+    compared = (both != _ALL).any(axis=0)
+    compared[list(terms)] = False
     forbidden = _forbidden(both[:, compared])
-    return Keyed(terms, boxes, np.flatnonzero(same), compared, forbidden, len(sets), (near, numbers.ravel()))
+    return Keyed(terms, boxes, np.flatnonzero(compared), forbidden, len(sets), (near, numbers.ravel()))
 
 
 def _forbidden(masks: np.ndarray) -> np.ndarray:
@@ -267,7 +262,7 @@ class _Screen:
         rows = self.mine.shape[1]
         known, most = np.zeros((keyed.sets, rows), bool), max(_PARTNERS * rows, _PAIRS)
         groups, asks = self.rows.groups(keyed.terms, self.mine)
-        given = (self.rows.packed, groups, asks, (keyed.same, keyed.compared), keyed.forbidden)
+        given = (self.rows.packed, groups, asks, keyed.compared, keyed.forbidden)
         answer = meet_in_groups(self.mine, self.since, *given, self.asked[keyed.boxes], known, most)
         boxes, sets = keyed.cleared
         self.asked[boxes] &= ~known[sets]

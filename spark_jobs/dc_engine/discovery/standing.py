@@ -84,32 +84,19 @@ class Standing:
         return float((sizes * (sizes - 1.0)).sum()) * each / max(int(sizes.sum()), 1)
 
     def groups(self, terms: tuple[int, ...], mine: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
-        """The rows by their values in one or two terms, and where each of these begins; the places of others there."""
-        from dc_engine.kernels.groups import grouped  # numba
+        """The rows by their values in some terms, and where each of these begins; the places of others there."""
+        from dc_engine.kernels import groups  # numba
 
-        one, top = terms[0], int(self.tops[terms[-1]]) + 1
+        def by_one() -> tuple[np.ndarray, ...]:
+            return groups.grouped(self.table.left[terms[0]], int(self.tops[terms[0]]) + 1)
 
-        def make() -> tuple[np.ndarray, ...]:
-            codes = self.table.left[one]
-            if len(terms) == 1:
-                return (*grouped(codes, top), np.zeros(0, np.int64))
-            other = self.table.left[terms[1]]
-            both = np.where((codes < 0) | (other < 0), -1, codes.astype(np.int64) * top + other)
-            values, numbers = np.unique(both, return_inverse=True)
-            nulls = int(len(values) > 0 and values[0] < 0)
-            return (*grouped((numbers - nulls).astype(np.int32), len(values) - nulls), values[nulls:])
+        def by_several() -> tuple[np.ndarray, ...]:
+            numbers, *found = groups.numbered(self.table.left[list(terms)])
+            return (*groups.grouped(numbers, found[1].shape[1]), *found)
 
-        order, starts, values = self.shelf.recall(("groups", terms), make, _all_nbytes)
-        if len(terms) == 1:
-            return (order, starts), mine[one]
-        places = mine[list(terms)].astype(np.int64)
-        known = ((places >= 0) & (places & 1 != 0)).all(axis=0) & (places[1] >> 1 < top)
-        wanted = (places[0] >> 1) * top + (places[1] >> 1)
-        found = np.searchsorted(values, wanted)
-        known &= (
-            (found < len(values)) & (values[np.minimum(found, len(values) - 1)] == wanted) if len(values) else False
-        )
-        return (order, starts), np.where(known, 2 * found + 1, -1).astype(np.int32)
+        make = by_one if len(terms) == 1 else by_several
+        order, starts, *found = self.shelf.recall(("groups", terms), make, _all_nbytes)
+        return (order, starts), groups.placed(mine[list(terms)], *found) if found else mine[terms[0]]
 
     @cached_property
     def packed(self) -> tuple[np.ndarray, ...]:

@@ -33,6 +33,64 @@ def grouped(codes, values):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _slot(lines, row, size):  # type: ignore[no-untyped-def]
+    """Where to begin to look for the values of a row in a table of a power of two."""
+    mixed = np.uint64(0)
+    for line in range(lines.shape[0]):
+        mixed = (mixed ^ np.uint64(lines[line, row])) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return np.int64(mixed & np.uint64(size - 1))
+
+
+@kernel
+def numbered(lines):  # type: ignore[no-untyped-def]
+    """Number the different combinations of codes in some lines: that of each row, -1 with NULL; their table; they."""
+    rows, size = lines.shape[1], 2
+    while size < 2 * rows:
+        size *= 2
+    table, numbers, firsts, count = np.full(size, -1, np.int32), np.empty(rows, np.int32), np.empty(rows, np.int32), 0
+    for row in range(rows):
+        numbers[row], slot, there = -1, _slot(lines, row, size), True
+        for line in range(lines.shape[0]):
+            there &= lines[line, row] >= 0
+        while there and numbers[row] < 0:
+            known = table[slot]
+            if known < 0:
+                table[slot], firsts[count], known = count, row, count
+                count += 1
+            same = True
+            for line in range(lines.shape[0]):
+                same &= lines[line, firsts[known]] == lines[line, row]
+            if same:
+                numbers[row] = known
+            slot = (slot + 1) & (size - 1)
+    combinations = np.empty((lines.shape[0], count), np.int32)
+    for line in range(lines.shape[0]):
+        for number in range(count):
+            combinations[line, number] = lines[line, firsts[number]]
+    return numbers, table, combinations
+
+
+@kernel
+def placed(mine, table, combinations):  # type: ignore[no-untyped-def]
+    """The places of rows among numbered combinations, by those of their values: 2n + 1 for number n, else -1."""
+    places, codes = np.full(mine.shape[1], -1, np.int32), mine >> 1
+    for row in range(mine.shape[1]):
+        there, slot = True, _slot(codes, row, table.size)
+        for line in range(mine.shape[0]):
+            there &= mine[line, row] >= 0 and mine[line, row] & 1 == 1
+        while there and table[slot] >= 0:
+            known, same = table[slot], True
+            for line in range(mine.shape[0]):
+                same &= combinations[line, known] == codes[line, row]
+            if same:
+                places[row] = 2 * known + 1
+                break
+            slot = (slot + 1) & (table.size - 1)
+    return places
+
+
+@kernel
 def pack(lines, places, shifts, words):  # type: ignore[no-untyped-def]
     """Put the codes of each row side by side, each with one more than it is into bits of a word of its own."""
     for row in range(lines.shape[1]):
@@ -47,20 +105,6 @@ def _fetch(words, order, first, last, near):  # type: ignore[no-untyped-def]
         row = order[first + place]
         for word in range(words.shape[1]):
             near[place, word] = words[row, word]
-
-
-@kernel
-def _agreeing(mine, row, near, size, places, shifts, masks, same):  # type: ignore[no-untyped-def]
-    """Keep those rows that agree with one in some terms: returns how many there are."""
-    kept = 0
-    for place in range(size):
-        agrees = True
-        for term in same:
-            code = np.int64(near[place, places[term]] >> shifts[term] & masks[term])
-            agrees &= 2 * code - 1 == mine[term, row]
-        near[kept] = near[place]
-        kept += agrees
-    return kept
 
 
 @kernel
@@ -104,21 +148,20 @@ def _pairs(asks, starts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def meet_in_groups(mine, since, others, groups, asks, terms, forbidden, asked, known, most):  # type: ignore[no-untyped-def]
+def meet_in_groups(mine, since, others, groups, asks, compared, forbidden, asked, known, most):  # type: ignore[no-untyped-def]
     """Whether some row lies in a box with one of its group; rows that have all values of another are noted.
 
     ``mine`` has the places of the values of rows among those of the others, by term: 2c + 1 for the value of code c,
     2c for one just before it, -1 for NULL. The rows may themselves be the last of the others, ``since`` a place (or
     -1): then each is held against those before it. The others are packed words, and where in these the terms are.
     ``groups`` are the others in the order of what they are grouped by and where each group begins, ``asks`` the place
-    of each row there. ``terms`` are those on which all boxes and sets ask for equality, and the others that they speak
-    of. ``forbidden`` has for each box, and then for each set of terms, what must not be (a set wants only equality).
-    ``asked`` says for each box and row whether it is to be looked at, ``known`` whether a row has all values of another
-    in the terms of a set. Of more pairs than ``most`` nothing is looked at.
+    of each row there. ``compared`` are the other terms that boxes and sets speak of, ``forbidden`` has for each box,
+    and then for each set of terms, what must not be (a set wants only equality). ``asked`` says for each box and row
+    whether it is to be looked at, ``known`` whether a row has all values of another in the terms of a set. Of more
+    pairs than ``most`` nothing is looked at.
     """
     words, fields, shifts, masks = others
     order, starts = groups
-    same, compared = terms
     if _pairs(asks, starts) > most:
         return TOO_MANY
     boxes, outcomes = asked.shape[0], np.empty((forbidden.shape[0], _AT_ONCE), np.uint64)
@@ -134,10 +177,6 @@ def meet_in_groups(mine, since, others, groups, asks, terms, forbidden, asked, k
         for first in range(starts[code >> 1], end, _AT_ONCE):
             size = min(_AT_ONCE, end - first)
             _fetch(words, order, first, first + size, near)
-            if same.size:
-                size = _agreeing(mine, row, near, size, fields, shifts, masks, same)
-                if not size:
-                    continue
             _compare(mine, row, near, size, fields, shifts, masks, compared, outcomes)
             for place in range(size):
                 if _inside(outcomes, place, forbidden, bad):
