@@ -118,6 +118,10 @@ class Fronts:
         directions = np.where((firsts < 0) | (masks[lines, firsts] & _GREATER != 0), 1, -1)
         return Fronts(numbers, masks, (fews, firsts, lasts, directions, np.where(admitted & _LESS, 1, -1)))
 
+    def only(self, some: np.ndarray) -> Fronts:
+        """Some of them."""
+        return Fronts(self.boxes[some], self.masks[some], tuple(one[some] for one in self.made_of))
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -274,8 +278,11 @@ class _Screen:
 
         fronts = self.plan.fronts
         asked = self.asked[fronts.boxes]
-        if not asked.any():
+        some = asked.any(axis=1)
+        if not some.any():
             return fronts.boxes[:0]
+        if not self.first:  # those of the first part are all made at once, for it is large
+            fronts, asked = fronts.only(np.flatnonzero(some)), asked[some]
         built = self.rows.fronts(fronts.made_of)
         unknown = built[0] < 0
         if self.since >= 0:  # they would meet themselves

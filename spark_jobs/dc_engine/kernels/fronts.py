@@ -14,11 +14,12 @@ from dc_engine.kernels.groups import grouped
 
 _LESS, _EQUAL, _GREATER = 1, 2, 4
 _NOWHERE = np.int32(-(2**31))
+_EVERYWHERE = np.int32(2**31 - 1)
 _MOST = 1_024
 """So many combinations are told apart."""
 _MOST_NUMBERS = 1 << 16
 """So many might be, as the largest codes have it."""
-_CUTS = 64
+_CUTS = 256
 """In so many places it is noted how far all combinations reach up to there, which mostly answers for a step."""
 
 
@@ -94,7 +95,7 @@ def stairs(combinations, count, by_first, lasts, way, sign, most):  # type: igno
 @kernel
 def _cut(begins, froms, reach):  # type: ignore[no-untyped-def]
     """Some places of the first column, and how far each combination reaches up to each of them and up to the end."""
-    cuts = np.empty(min(_CUTS, froms.size), np.int32)
+    cuts = np.empty(min(_CUTS, froms.size, 4 * froms.size // max(begins.size - 1, 1) + 1), np.int32)
     some = np.sort(froms[:: max(1, froms.size // 1_024)])
     for number in range(cuts.size):
         cuts[number] = some[number * some.size // cuts.size]
@@ -230,6 +231,15 @@ def _alike(mine, rows, terms, numbers, some):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _furthest(bounds, most):  # type: ignore[no-untyped-def]
+    """The largest of some numbers, of each as much as is admitted."""
+    far = _NOWHERE
+    for one in range(bounds.size):
+        far = max(far, min(bounds[one], most[one]))
+    return far
+
+
+@kernel
 def meet(mine, asked, boxes, fronts, built):  # type: ignore[no-untyped-def]
     """Whether an asked row lies in a box with one of the others.
 
@@ -246,12 +256,18 @@ def meet(mine, asked, boxes, fronts, built):  # type: ignore[no-untyped-def]
         terms, last, first, count = few[few >= 0], lasts[number], firsts[number], counts[number]
         begin, numbers, some = at[number, 0], np.empty(rows.size, np.int32), np.empty(rows.size, np.int64)
         kinds = _alike(mine, rows, terms, numbers, some)
-        ends, lists = np.zeros(kinds + 1, np.int64), np.empty(kinds * count, np.int32)
+        ends, lists, most = (
+            np.zeros(kinds + 1, np.int64),
+            np.empty(kinds * count, np.int32),
+            np.empty((kinds, count), np.int32),
+        )
         its_cuts, bound = cuts[at[number, 2] : at[number, 2] + at[number, 3]], at[number, 4]
         for kind in range(kinds):
             used = _admitted(mine, some[kind], terms, box, seen, at[number, 1], count, found)
             lists[ends[kind] : ends[kind] + used] = found[:used]
             ends[kind + 1] = ends[kind] + used
+            most[kind] = _NOWHERE
+            most[kind][found[:used]] = _EVERYWHERE
         for place in range(rows.size):
             row = rows[place]
             wanted = np.int64(1)
@@ -259,6 +275,8 @@ def meet(mine, asked, boxes, fronts, built):  # type: ignore[no-untyped-def]
                 wanted = ways[number] * mine[first, row] - (0 if box[first] & _EQUAL else 1)
             least = signs[number] * mine[last, row] + (0 if box[last] & _EQUAL else 1)
             near = bound + count * np.searchsorted(its_cuts, wanted)
+            if _furthest(bounds[near : near + count], most[numbers[place]]) < least:
+                continue
             for one in lists[ends[numbers[place]] : ends[numbers[place] + 1]]:
                 if bounds[near + one] < least:
                     continue
