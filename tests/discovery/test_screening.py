@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -27,7 +28,7 @@ from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.standing import Standing
 from dc_engine.discovery.terms import Outcome, Terms
 from dc_engine.maintained import passage
-from dc_engine.maintained.standing import _halves
+from dc_engine.maintained.standing import together
 from dc_engine.sizes import other_sizes
 from dc_engine.state.memory import Shelf
 from tests.discovery.tables import Table
@@ -205,10 +206,11 @@ class TestALoad:
 
 
 class TestLaterRows:
-    @given(st.integers(0, 300))
-    def test_are_in_few_parts_of_which_few_change(self, count):
-        edges = _halves(count)
-        assert edges[0] == 0
-        assert edges[-1] == count
-        assert len(edges) <= 1 + count.bit_length()
-        assert edges == sorted(set(edges))
+    @given(st.lists(st.integers(0, 50), max_size=40))
+    def test_are_in_few_parts_of_which_one_changes(self, sizes):
+        edges = together(sizes)
+        rows = [sum(sizes[first:last]) for first, last in pairwise(edges)]
+        assert (edges[0], edges[-1]) == (0, len(sizes))
+        assert all(one >= 2 * other for one, other in pairwise(rows))
+        if sizes:
+            assert edges[:-1] == together(sizes[:-1])[: len(edges) - 1]

@@ -151,8 +151,11 @@ def parted(
     gone = np.array(dead.to_array(), np.int64)
     found: dict[DataFile, Places] = {}
     others: list[DataFile] = []
-    for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows else ():
-        places = None if known is None else _places(storage, file, known.ids, gone)
+    files = snapshot.files_of(FileKind.ROWS) if snapshot.rows else []
+    firsts = [_first_id(file) for file in files]
+    starts = np.searchsorted(known.ids, [first or 0 for first in firsts]).tolist() if known is not None else firsts
+    for file, first, start in zip(files, firsts, starts, strict=True):
+        places = None if known is None else _places(storage, file, known.ids, gone, first, start)
         if places is None:
             others.append(file)
         elif len(places):
@@ -178,18 +181,23 @@ def joined_places(known: Kept, found: Iterable[Places]) -> np.ndarray | None:
     return np.concatenate([np.zeros(0, np.int64), *(np.asarray(one) for one in some)])
 
 
-def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> Places | None:
-    """Where the rows of a file but for those that are gone are among ids; nothing if one is not there."""
-    first = _first_id(file)
+def _places(
+    storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray, first: int | None, start: int
+) -> Places | None:
+    """Where the rows of a file but for those that are gone are among ids; nothing if one is not there.
+
+    ``start`` is where its first id would be, if it has all between the first and the last.
+    """
+    if file.bounds and len(ids) and not ids[0] <= file.bounds[0] <= file.bounds[1] <= ids[-1]:
+        return None
     if first is None:
         wanted = row_ids(storage, [file])
         places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return places[~is_in(wanted, gone)] if len(ids) and (ids[places] == wanted).all() else None
-    start = int(np.searchsorted(ids, first))
     end, last = start + file.rows, first + file.rows - 1
     if end > len(ids) or (file.rows and (ids[start] != first or ids[end - 1] != last)):
         return None  # ids are in order: if first and last are there, so are those between
-    mine = gone[slice(*np.searchsorted(gone, [first, last + 1]))]
+    mine = gone[slice(*np.searchsorted(gone, [first, last + 1]))] if len(gone) else gone
     return np.delete(np.arange(start, end), mine - first) if len(mine) else range(start, end)
 
 
