@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
+from threading import current_thread, main_thread
 from typing import Any
 from unittest import mock
 
@@ -27,7 +28,8 @@ from dc_engine.discovery.screening import Ways, breaks_nothing
 from dc_engine.discovery.space import Asked, Space, space_of
 from dc_engine.discovery.standing import Standing
 from dc_engine.discovery.terms import Outcome, Terms
-from dc_engine.maintained import passage
+from dc_engine.errors import ChangesError, StateError
+from dc_engine.maintained import dependencies, passage
 from dc_engine.maintained.standing import together
 from dc_engine.sizes import other_sizes
 from dc_engine.state.memory import Shelf
@@ -203,6 +205,44 @@ class TestALoad:
         for number in range(9):
             with_a_twin = table.told(f"twin of {number}", (300 + number, 1))
             assert bool(with_a_twin.invalidated) == (number == 0)
+
+
+class TestBeside:
+    """What is found out in a thread of its own."""
+
+    @pytest.fixture
+    def table(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(dependencies, "_WORTH_A_THREAD", 0)
+        table = Table(tmp_path, "a b")
+        table.rules["key"] = ["a"]
+        table.apply("first", *((one, one // 10) for one in range(200)))
+        table.discover(classes=["unique", "fd", "od"], mode="witnessed")
+        return table
+
+    def test_is_what_is_found_out_one_after_the_other(self, table, monkeypatch):
+        threads = []
+        look = dependencies.leaves_known
+        monkeypatch.setattr(
+            dependencies, "leaves_known", lambda *given: threads.append(current_thread()) or look(*given)
+        )
+        for number in range(5):
+            assert not table.told(f"{number}", (300 + number, 30 + number)).invalidated
+        assert {one.text for one in table.told("last", (310, 7)).invalidated} == {"a ~ b"}
+        assert len(threads) == 6
+        assert main_thread() not in threads
+        assert not table.problems
+
+    def test_goes_wrong_after_the_rules_did_and_leaves_nothing_behind(self, table, monkeypatch):
+        def fails(*given):
+            raise StateError("It is damaged.")
+
+        monkeypatch.setattr(dependencies, "leaves_known", fails)
+        before = {one.path for one in table.storage.files()}
+        with pytest.raises(ChangesError, match="already present"):
+            table.apply("twice", (7, 7))
+        with pytest.raises(StateError, match=r"It is damaged\."):
+            table.apply("new", (300, 30))
+        assert {one.path for one in table.storage.files()} == before
 
 
 class TestLaterRows:
