@@ -26,8 +26,8 @@ _SAMPLE = 100_000
 _FIRST = 50_000
 """Rows among which values of new ones are looked for where there are few, ``_FEW`` combinations at most."""
 _FEW = 1 << 22
-_MOST_STEPS = 1 << 19
-"""So many steps a front may have: with 8 bytes each."""
+_MOST_STEPS = 1 << 22
+"""So many steps all fronts of a part may have, of 8 bytes each."""
 _WORD, _SHORT = 64, 1 << 15
 
 

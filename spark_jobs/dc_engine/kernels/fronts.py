@@ -126,7 +126,7 @@ def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
 
     ``fronts`` are the terms of few values (filled up with -1), the first column (or -1) and the last one, which way
     and to which end: those with the same few, and then with the same first, lie side by side. A front has -1
-    combinations if it cannot be had.
+    combinations if it cannot be had: all together have no more than ``most`` steps.
     """
     fews, firsts, lasts, ways, signs = fronts
     counts, at = np.full(lasts.size, -1, np.int64), np.zeros((lasts.size, 5), np.int64)
@@ -148,7 +148,7 @@ def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
                 grouped(codes[firsts[number]], tops[firsts[number]] + 1) if firsts[number] >= 0 else grouped(alone, 1)
             )
         its, its_froms, its_reach = stairs(
-            combinations, rows.size, order, codes[lasts[number]], ways[number], signs[number], most
+            combinations, rows.size, order, codes[lasts[number]], ways[number], signs[number], most - steps
         )
         if not its.size:
             continue
