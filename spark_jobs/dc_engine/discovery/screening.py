@@ -53,19 +53,22 @@ class Ways:
     @cached_property
     def equal(self) -> np.ndarray:
         """The columns on which each box asks for equality."""
-        own = np.array([one.own for one in self.layout.terms.terms], bool)
-        return (self.masks == _EQUAL) & own
+        return (self.masks == _EQUAL) & self._own
 
     @cached_property
     def clearable(self) -> np.ndarray:
         """Boxes that a row cannot be in if it has all values of an old row there: the old one would be in it too."""
-        own = np.array([one.own for one in self.layout.terms.terms], bool)
-        return ~(self.said & ~own).any(axis=1) & (self.said & (self.masks & _EQUAL == 0)).any(axis=1)
+        return ~(self.said & ~self._own).any(axis=1) & (self.said & (self.masks & _EQUAL == 0)).any(axis=1)
 
     @cached_property
     def reflexive(self) -> np.ndarray:
-        """Boxes that a row is in with itself."""
-        return ~(self.said & (self.masks & _EQUAL == 0)).any(axis=1)
+        """Boxes that a row may be in with itself."""
+        return ~(self.said & self._own & (self.masks & _EQUAL == 0)).any(axis=1)
+
+    @cached_property
+    def _own(self) -> np.ndarray:
+        """The terms that compare a column with itself."""
+        return np.array([one.own for one in self.layout.terms.terms], bool)
 
     @property
     def nbytes(self) -> int:
