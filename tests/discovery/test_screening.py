@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from threading import current_thread, main_thread
@@ -25,7 +26,7 @@ from dc_engine.discovery.keeping import found
 from dc_engine.discovery.known import WITNESSED, Known
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.screening import Ways, breaks_nothing
-from dc_engine.discovery.space import Asked, Space, space_of
+from dc_engine.discovery.space import Asked, Cross, Space, space_of
 from dc_engine.discovery.standing import Standing
 from dc_engine.discovery.terms import Outcome, Terms
 from dc_engine.errors import ChangesError, StateError
@@ -124,6 +125,25 @@ class TestNewRows:
             for one, two in ((t, s), (s, t))
         )
         assert answers == [not broken] * 2
+
+    def test_a_row_that_satisfies_a_rule_between_two_columns_with_itself_breaks_nothing(self):
+        space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
+        space = replace(space, cross=(Cross("a", "b", ("<", ">")),))
+        old = [(place, place) for place in range(20)]
+        known = found(space, coded(space, [*old, (30, 40)]), WITNESSED)
+        layout = Layout(space.terms())
+        newest = standing(space, layout, [*old, (30, 40), (50, 60)], stays=False)
+        pairs = [(newest.rows - 1, other) for other in range(newest.rows - 1)]
+        named = [dict(zip("ab", row, strict=True)) for row in [*old, (30, 40), (50, 60)]]
+        broken = any(
+            lies_in(space, layout.terms, box, named[one], named[two])
+            for box in known.boxes
+            for t, s in pairs
+            for one, two in ((t, s), (s, t))
+        )
+        for partners in (0, 400):
+            with mock.patch.multiple(screening, _PARTNERS=partners, _PAIRS=partners):
+                assert passes(known, [], newest, newest.rows - 1) == (not broken)
 
     def test_where_all_would_have_to_be_compared_nothing_is_said(self):
         space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
