@@ -22,6 +22,7 @@ from dc_engine.discovery import standing as standing_rows
 from dc_engine.discovery.boxes import Box, said, widest
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.coding import coding_of
+from dc_engine.discovery.files import read_dependencies
 from dc_engine.discovery.keeping import found
 from dc_engine.discovery.known import WITNESSED, Known
 from dc_engine.discovery.patterns import Layout
@@ -32,6 +33,7 @@ from dc_engine.discovery.terms import Outcome, Terms
 from dc_engine.errors import ChangesError, StateError
 from dc_engine.maintained import dependencies, passage
 from dc_engine.maintained.standing import together
+from dc_engine.maintained.stored import read_set, set_file
 from dc_engine.sizes import other_sizes
 from dc_engine.state.memory import Shelf
 from tests.discovery.tables import Table
@@ -225,6 +227,17 @@ class TestALoad:
         for number in range(9):
             with_a_twin = table.told(f"twin of {number}", (300 + number, 1))
             assert bool(with_a_twin.invalidated) == (number == 0)
+
+    @pytest.mark.parametrize("more", [{}, {"max_error": 0.2}, {"limits": {"min_support": 2}}])
+    def test_remembers_the_set_that_it_wrote_as_it_would_be_read(self, tmp_path, more):
+        table = Table(tmp_path, "a b c", c="string")
+        table.apply("first", *((one, one // 10, f"{one % 7}") for one in range(60)))
+        table.discover(classes=["unique", "fd", "dc"], **more)
+        for number in range(4):
+            table.apply(f"{number}", (300 + number, number % 2, "x"), (number, 9 - number, None))
+            written = read_set(table.storage, table.snapshot)
+            read = read_dependencies(table.storage, set_file(table.snapshot))
+            assert [*map(repr, written)] == [*map(repr, read)]
 
 
 class TestBeside:

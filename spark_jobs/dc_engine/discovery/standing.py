@@ -77,11 +77,15 @@ class Standing:
 
     def partners(self, term: int) -> float:
         """About how many others have the value of a row in a term."""
-        each, codes = max(1, self.rows // _SAMPLE), self.table.left[term]
-        if each > 1:  # by chance: what comes in turns, as debit and credit do, must not be missed
-            codes = codes[np.random.default_rng(0).integers(self.rows, size=self.rows // each)]
-        sizes = np.bincount(codes + 1)[1:]
-        return float((sizes * (sizes - 1.0)).sum()) * each / max(int(sizes.sum()), 1)
+
+        def make() -> float:
+            each, codes = max(1, self.rows // _SAMPLE), self.table.left[term]
+            if each > 1:  # by chance: what comes in turns, as debit and credit do, must not be missed
+                codes = codes[np.random.default_rng(0).integers(self.rows, size=self.rows // each)]
+            sizes = np.bincount(codes + 1)[1:]
+            return float((sizes * (sizes - 1.0)).sum()) * each / max(int(sizes.sum()), 1)
+
+        return self.shelf.recall(("partners", term), make, lambda _: 8)
 
     def groups(self, terms: tuple[int, ...], mine: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
         """The rows by their values in some terms, and where each of these begins; the places of others there."""

@@ -37,7 +37,7 @@ from dc_engine.maintained.passage import Passage, leaves_known, passage_of
 from dc_engine.maintained.proof import problems_of
 from dc_engine.maintained.reading import coded_rows, with_codes
 from dc_engine.maintained.resting import resting, rests
-from dc_engine.maintained.stored import read_known, read_set, set_file
+from dc_engine.maintained.stored import read_known, read_set, set_file, write_set
 from dc_engine.request import Request
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
@@ -229,7 +229,7 @@ class Dependencies(Maintained):
         if now is not dependencies or after is not before:
             file = set_file(base)
             if now is not dependencies:
-                file = write_dependencies(ground.storage, owner, now)
+                file = write_set(ground.storage, owner, now)
                 files.append(file)
             facts = self._facts(after, now, file)
         facts = _with_covers(facts, passage.covers(after))
