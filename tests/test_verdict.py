@@ -18,6 +18,7 @@ from dc_engine.verdict import (
     DependencyVerdict,
     LostDependency,
     Verdict,
+    as_lines,
     decide,
     masked,
 )
@@ -127,3 +128,22 @@ def test_the_document_of_a_verdict_says_class_and_comes_back_the_same():
 def test_a_mask_of_nothing_that_is_shown_changes_nothing(columns):
     verdict = verdict_with([{"t": {"row": None, "values": {"zip": "1"}, "rows": 1}, "s": None}], [])
     assert masked(verdict, columns) == verdict
+
+
+_PLAIN = st.none() | st.booleans() | st.integers() | st.text()
+_DOCUMENTS = st.dictionaries(
+    st.text(),
+    st.recursive(_PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)),
+)
+
+
+@given(_DOCUMENTS)
+def test_lines_are_the_document(document):
+    assert json.loads(as_lines(document)) == document
+
+
+def test_each_entry_of_a_list_is_a_line():
+    lines = as_lines({"rows": 1, "dependencies": {"valid": {}, "lost": [{"id": "a"}, {"id": "b"}]}}).splitlines()
+    assert '   {"id": "a"},' in lines
+    assert '   {"id": "b"}' in lines
+    assert ' "rows": 1,' in lines

@@ -7,7 +7,6 @@ Read it top to bottom: prepare, advance, judge, commit.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import uuid
@@ -37,7 +36,7 @@ from dc_engine.state.loads import Load
 from dc_engine.state.snapshots import Snapshot, advance, with_loads
 from dc_engine.state.storage import Storage
 from dc_engine.state.turns import take_turns
-from dc_engine.verdict import Decided, Verdict, decide
+from dc_engine.verdict import Decided, Verdict, as_lines, decide
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,7 +213,7 @@ class _Application:
 
     def _stored_load(self, verdict: Verdict, prepared: Prepared, done: Advanced, change: Change | None) -> Load:
         """Write the verdict, and return the record of its load; without a change the load is discarded."""
-        document = json.dumps(verdict.to_dict(), ensure_ascii=False, indent=1).encode()
+        document = as_lines(verdict.to_dict()).encode()
         number, request = verdict.snapshot, self.request
         stored = self.storage.write(f"{FileKind.VERDICT.folder}/{number:020d}-{uuid.uuid4().hex}.json", document)
         file = DataFile(stored.path, FileKind.VERDICT, "", number, stored.size, stored.sha256, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dc_engine.constraints.files import load_constraints
@@ -11,7 +13,7 @@ from dc_engine.history.apart import own_files
 from dc_engine.history.change import Change
 from dc_engine.history.replay import needs_replay, rewrite
 from dc_engine.history.retract import is_newest, without_newest
-from dc_engine.maintained.base import Ground, Kept, Maintained
+from dc_engine.maintained.base import Ground, Kept, Look, Maintained
 from dc_engine.maintained.everything import everything, plan_of
 from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import Action, DataFile, FileKind
@@ -56,7 +58,10 @@ def advanced(
     ground.drafts.extend([*change.lines, *change.scratch])
     dead = write_dead(ground.storage, owner, change.turned)
     ground.drafts.extend(dead)
-    kept = [one.changed(ground, base, change, owner=owner) for one in things]
+    with _beside([one.look(ground, base, change) for one in things]) as looks:
+        kept = [
+            one.changed(ground, base, change, owner=owner, seen=seen) for one, seen in zip(things, looks, strict=True)
+        ]
     Drafts(change.scratch).remove_all(ground.storage)
     amended = {one.number for one in change.amended}
     dropped = {file.path for file in own_files(base, gone)} if gone else set()
@@ -70,6 +75,16 @@ def advanced(
     facts = {one.name: done.facts for one, done in zip(things, kept, strict=True)}
     files = [*stay, *change.lines, *dead, *(file for done in kept for file in done.files)]
     return Advanced(kept, replace(after, rows=base.rows + change.rows, facts=facts, files=files))
+
+
+@contextmanager
+def _beside(looks: Sequence[Look | None]) -> Iterator[list[Look | None]]:
+    """Look beside the block: what each sees, or what went wrong with it, is there when it is asked for."""
+    if not any(looks):
+        yield [None] * len(looks)
+        return
+    with ThreadPoolExecutor(len(looks)) as pool:
+        yield [look and pool.submit(look).result for look in looks]
 
 
 def retracted(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:

@@ -120,9 +120,10 @@ def _run(options: Any, state: State, act: Callable[[Any, State], dict[str, Any]]
 
 def _own_process() -> None:
     """Spare a process that is the job's alone what the job never uses."""
-    from dc_engine.detection.light import without_pandas
+    from dc_engine.detection.light import without_linear_algebra, without_pandas
 
     without_pandas()
+    without_linear_algebra()
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -10,6 +11,8 @@ from dc_engine.constraints.model import Nulls, Severity, Tolerance
 from dc_engine.errors import StateError
 
 SCHEMA_VERSION = 1
+_DEPTH = 2
+"""So deep the parts of a verdict have lines of their own."""
 MASKED = "***"
 """What stands for a value that must not be shown."""
 Decision = Literal["pass", "warn", "fail"]
@@ -265,3 +268,14 @@ def _masked_row(row: Mapping[str, Any], hidden: Collection[str]) -> dict[str, An
         if shown.get(part):
             shown[part] = {name: MASKED if name.lower() in hidden else value for name, value in shown[part].items()}
     return shown
+
+
+def as_lines(value: Any, depth: int = 0) -> str:
+    """A document as JSON that people can read and that is fast to write: each entry of a list is a line."""
+    pad, end = "\n" + " " * (depth + 1), "\n" + " " * depth
+    if isinstance(value, dict) and any(isinstance(one, dict | list) for one in value.values()) and depth < _DEPTH:
+        fields = [f"{json.dumps(name, ensure_ascii=False)}: {as_lines(one, depth + 1)}" for name, one in value.items()]
+        return f"{{{pad}{f',{pad}'.join(fields)}{end}}}"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"[{pad}{f',{pad}'.join(json.dumps(one, ensure_ascii=False) for one in value)}{end}]"
+    return json.dumps(value, ensure_ascii=False)

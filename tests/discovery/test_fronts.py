@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_engine.kernels.fronts import combined, meet
+from dc_engine.kernels.fronts import build, combined, meet
 
 LESS, EQUAL, GREATER = 1, 2, 4
 ADMITTED = [LESS, EQUAL, LESS | EQUAL, GREATER, LESS | GREATER, GREATER | EQUAL]
@@ -26,22 +26,53 @@ def tables(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @given(tables(), st.data())
 def test_what_reaches_far_enough_is_found(given, data):
     codes, mine = given
-    terms = data.draw(st.permutations(range(len(codes))))
-    last, rest = terms[0], terms[1:]
-    first = rest.pop() if rest and data.draw(st.booleans()) else -1
-    box = np.array([data.draw(st.sampled_from(ADMITTED)) for _ in codes], np.uint8)
-    for place in {last, first} - {-1}:
-        box[place] = data.draw(st.sampled_from(IN_ORDER))
-    asked = (mine >= 0).all(axis=0) & np.array(data.draw(st.lists(st.booleans(), min_size=8, max_size=8)))[
-        : mine.shape[1]
-    ]
-    few, tops = np.array(rest, np.int64), codes.max(axis=1, initial=0).astype(np.int64)
-    found = meet(codes, tops, mine, box, asked, few, combined(codes, tops, few), first, last)
+    fronts, boxes = [], []
+    for _ in range(data.draw(st.integers(1, 3))):
+        terms = data.draw(st.permutations(range(len(codes))))
+        last, rest = terms[0], terms[1:]
+        first = rest.pop() if rest and data.draw(st.booleans()) else -1
+        box = np.array([data.draw(st.sampled_from(ADMITTED)) for _ in codes], np.uint8)
+        for place in {last, first} - {-1}:
+            box[place] = data.draw(st.sampled_from(IN_ORDER))
+        way = 1 if first < 0 or box[first] & GREATER else -1
+        fronts.append((rest + [-1] * (4 - len(rest)), first, last, way, 1 if box[last] & LESS else -1))
+        boxes.append(box)
+    flags = [data.draw(st.lists(st.booleans(), min_size=8, max_size=8)) for _ in boxes]
+    asked = (mine >= 0).all(axis=0) & np.array(flags)[:, : mine.shape[1]]
+    tops = codes.max(axis=1, initial=0).astype(np.int64)
+    made_of = tuple(np.array(one, np.int64) for one in zip(*fronts, strict=True))
+    built = build(codes, tops, made_of, data.draw(st.sampled_from([40, 3, 0])))
+    known = built[0] >= 0
+    found = meet(mine, asked, np.array(boxes), made_of, built)
     assert found == any(
         all(_admits(box[term], int(mine[term, row]), int(codes[term, other])) for term in range(len(codes)))
-        for row in np.flatnonzero(asked)
+        for number, box in enumerate(boxes)
+        if known[number]
+        for row in np.flatnonzero(asked[number])
         for other in range(codes.shape[1])
     )
+
+
+@given(st.integers(0, 3), st.integers(1, 3_000), st.sampled_from([1, -1]), st.sampled_from([1, -1]))
+def test_of_many_steps_the_right_one_is_found(seed, rows, way, sign):
+    chance = np.random.default_rng(seed)
+    codes = chance.integers(-1, 2_000, (3, rows)).astype(np.int32)
+    codes[0] %= 3
+    mine = chance.integers(0, 4_000, (3, 40)).astype(np.int32)
+    mine[0] = 2 * (mine[0] % 3) + 1
+    made_of = tuple(np.array(one) for one in ([[0]], [1], [2], [way], [sign]))
+    box = np.array([[EQUAL, GREATER if way > 0 else LESS | EQUAL, LESS if sign > 0 else GREATER | EQUAL]], np.uint8)
+    built = build(codes, codes.max(axis=1, initial=0).astype(np.int64), made_of, 1 << 19)
+    for row in range(40):
+        asked = np.zeros((1, 40), bool)
+        asked[0, row] = True
+        two = 2 * codes + 1
+        inside = (codes >= 0).all(axis=0)
+        for term in range(3):
+            one = mine[term, row]
+            outcomes = LESS * (one < two[term]) + EQUAL * (one == two[term]) + GREATER * (one > two[term])
+            inside &= outcomes & box[0, term] != 0
+        assert meet(mine, asked, box, made_of, built) == inside.any()
 
 
 def _admits(admitted: int, place: int, code: int) -> bool:

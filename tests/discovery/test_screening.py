@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from threading import current_thread, main_thread
 from typing import Any
 from unittest import mock
 
@@ -15,17 +18,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery import screening
+from dc_engine.discovery import standing as standing_rows
 from dc_engine.discovery.boxes import Box, said, widest
 from dc_engine.discovery.coded import Coded, encoded
 from dc_engine.discovery.coding import coding_of
+from dc_engine.discovery.files import read_dependencies
 from dc_engine.discovery.keeping import found
 from dc_engine.discovery.known import WITNESSED, Known
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.screening import Standing, breaks_nothing
-from dc_engine.discovery.space import Asked, Space, space_of
+from dc_engine.discovery.screening import Ways, breaks_nothing
+from dc_engine.discovery.space import Asked, Cross, Space, space_of
+from dc_engine.discovery.standing import Standing
 from dc_engine.discovery.terms import Outcome, Terms
-from dc_engine.maintained import passage
-from dc_engine.maintained.standing import _halves
+from dc_engine.errors import ChangesError, StateError
+from dc_engine.maintained import dependencies, passage
+from dc_engine.maintained.standing import together
+from dc_engine.maintained.stored import read_set, set_file
 from dc_engine.sizes import other_sizes
 from dc_engine.state.memory import Shelf
 from tests.discovery.tables import Table
@@ -52,10 +60,10 @@ def standing(space: Space, layout: Layout, rows: Sequence[tuple[Any, ...]], *, s
     return Standing(space, layout, len(rows), lambda: codes, coding.values, Shelf(next(NUMBERS) if stays else None))
 
 
-def passes(known: Known, old: Sequence[Standing], rows: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether new rows break nothing of what is known about old ones."""
-    space, layout = old[0].space, old[0].layout
-    return breaks_nothing(layout, widest(layout.terms, known.boxes), old, standing(space, layout, rows, stays=False))
+def passes(known: Known, old: Sequence[Standing], newest: Standing, since: int) -> bool:
+    """Whether the rows of the newest part from one on break nothing of what is known about the others."""
+    layout = newest.layout
+    return breaks_nothing(Ways(layout, widest(layout.terms, known.boxes)), old, newest, since)
 
 
 def lies_in(space: Space, terms: Terms, box: Box, t: dict[str, Any], s: dict[str, Any]) -> bool:
@@ -72,34 +80,44 @@ def lies_in(space: Space, terms: Terms, box: Box, t: dict[str, Any], s: dict[str
     return True
 
 
+def rows_of_codes() -> st.SearchStrategy[Any]:
+    row = st.tuples(*[st.none() | st.integers(0, 3)] * 2)
+    return st.tuples(st.lists(row, min_size=1, max_size=12), st.lists(row, min_size=1, max_size=6))
+
+
 class TestNewRows:
     @given(
         histories(),
-        st.integers(0, 9),
-        st.integers(0, 3),
+        st.lists(st.integers(0, 9), min_size=3, max_size=3).map(sorted),
         st.booleans(),
         st.sampled_from([0, 1, 400]),
-        st.sampled_from([1, 4]),
-        st.sampled_from([0, 3, 1 << 16]),
+        st.sampled_from([0, 3]),
+        st.sampled_from([0, 2, 1 << 19]),
         st.sampled_from([30, 1 << 30]),
     )
     def test_they_break_something_exactly_if_a_pair_of_rows_does(
-        self, history, old, cut, stays, partners, first, combinations, passed
+        self, history, cuts, stays, partners, first, steps, passed
     ):
         space, rows, _ = history
-        old = min(old, len(rows))
+        one, two, old = (min(cut, len(rows)) for cut in cuts)
         if old < 2 or old == len(rows):
             return
         nullable = coded(space, rows).nullable
         known = found(space, coded(space, rows[:old]), WITNESSED, nullable)
         terms = space.terms(nullable)
-        layout, parts = Layout(terms), [some for some in (rows[:cut], rows[cut:old]) if some]
+        layout, parts = Layout(terms), [some for some in (rows[:one], rows[one:two]) if some]
         for_each_box = Fraction(1, 1_000_000)  # all pairs may be compared, so that it never takes too long to tell
-        looked_at = {"_PARTNERS": partners, "_MOST_COMBINATIONS": combinations, "_COMPARED": for_each_box}
-        small = {"_FIRST": first, "_ANSWERS": first, "_MANY_TEXTS": 0, "_ALONE": 2, "_PASSED": passed}
-        with mock.patch.multiple(screening, **looked_at, **small), other_sizes(cells=2):
+        keys = {"_PARTNERS": partners, "_PAIRS": 4 * partners, "_FEW_PARTNERS": partners // 2}
+        looked_at = {"_COMPARED": for_each_box, "_ANSWERS": first, "_PASSED": passed}
+        made = {"_FIRST": first, "_MANY_TEXTS": 0, "_MOST_STEPS": steps}
+        with (
+            mock.patch.multiple(screening, **keys, **looked_at),
+            mock.patch.multiple(standing_rows, **made),
+            other_sizes(cells=2),
+        ):
             there = [standing(space, layout, some, stays=stays) for some in parts]
-            answers = [passes(known, there, rows[old:]) for _ in range(2)]
+            newest = standing(space, layout, rows[two:], stays=stays)
+            answers = [passes(known, there, newest, old - two) for _ in range(2)]
         named = [dict(zip(space.columns, row, strict=True)) for row in rows]
         pairs = [(t, s) for t in range(old, len(rows)) for s in range(t)]
         broken = any(
@@ -110,37 +128,74 @@ class TestNewRows:
         )
         assert answers == [not broken] * 2
 
+    def test_a_row_that_satisfies_a_rule_between_two_columns_with_itself_breaks_nothing(self):
+        space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
+        space = replace(space, cross=(Cross("a", "b", ("<", ">")),))
+        old = [(place, place) for place in range(20)]
+        known = found(space, coded(space, [*old, (30, 40)]), WITNESSED)
+        layout = Layout(space.terms())
+        newest = standing(space, layout, [*old, (30, 40), (50, 60)], stays=False)
+        pairs = [(newest.rows - 1, other) for other in range(newest.rows - 1)]
+        named = [dict(zip("ab", row, strict=True)) for row in [*old, (30, 40), (50, 60)]]
+        broken = any(
+            lies_in(space, layout.terms, box, named[one], named[two])
+            for box in known.boxes
+            for t, s in pairs
+            for one, two in ((t, s), (s, t))
+        )
+        for partners in (0, 400):
+            with mock.patch.multiple(screening, _PARTNERS=partners, _PAIRS=partners):
+                assert passes(known, [], newest, newest.rows - 1) == (not broken)
+
     def test_where_all_would_have_to_be_compared_nothing_is_said(self):
         space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
         old = [(place, place) for place in range(50)]
         known = found(space, coded(space, old), WITNESSED)
         layout = Layout(space.terms())
         there = [standing(space, layout, old, stays=False)]
-        with mock.patch.multiple(screening, _PARTNERS=0, _MOST_COMBINATIONS=0, _FIRST=0, _COMPARED=1 << 40):
-            assert not passes(known, there, [(7, 7), (70, 70)])
-        assert passes(known, there, [(70, 70), (80, 80)])
+        few, many = (standing(space, layout, rows, stays=False) for rows in ([(7, 7), (70, 70)], [(70, 70), (80, 80)]))
+        none = {"_PARTNERS": 0, "_PAIRS": 0, "_PASSED": 0, "_ALWAYS": 0, "_COMPARED": 1 << 40}
+        with mock.patch.multiple(screening, **none):
+            assert not passes(known, there, few, 0)
+        assert passes(known, there, many, 0)
 
     def test_partners_are_looked_for_by_few_rules_at_a_time_until_there_is_one(self):
         space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int", "c": "int"}, {})
         old = [(place, -place, 2 * place) for place in range(50)]
         known = found(space, coded(space, old), WITNESSED)
-        there = standing(space, Layout(space.terms()), old, stays=False)
+        layout = Layout(space.terms())
+        there = standing(space, layout, old, stays=False)
+        clean, bad = (standing(space, layout, [row], stays=False) for row in ((60, -60, 120), (60, 60, 60)))
         with (
-            mock.patch.multiple(screening, _PARTNERS=0, _MOST_COMBINATIONS=0, _ANSWERS=2),
+            mock.patch.multiple(screening, _PARTNERS=0, _PAIRS=0, _PASSED=0, _ANSWERS=2),
             mock.patch.object(screening, "find", side_effect=screening.find) as find,
         ):
-            assert passes(known, [there], [(60, -60, 120)])
+            assert passes(known, [there], clean, 0)
             many = find.call_count
-            assert not passes(known, [there], [(60, 60, 60)])
-        assert all(call.args[3].size <= 2 for call in find.call_args_list)
+            assert not passes(known, [there], bad, 0)
+        assert all(call.args[4].size <= 2 for call in find.call_args_list)
         assert find.call_count - many < many
 
     @pytest.mark.parametrize("code", [0, 1])
     def test_values_that_come_in_turns_are_known_to_be_frequent(self, code):
+        rows = [(row % 2 if row % 2 == code else row, row) for row in range(2_000)]
         space = space_of(Asked(classes=("fd",)), {"a": "int", "b": "int"}, {})
-        there = standing(space, Layout(space.terms()), [(row % 2, row) for row in range(2_000)], stays=False)
-        with mock.patch.object(screening, "_SAMPLE", 200):
-            assert there.partners(0, np.array([2 * code + 1] * 3)) == pytest.approx(3_000, rel=0.5)
+        there = standing(space, Layout(space.terms()), rows, stays=False)
+        with mock.patch.object(standing_rows, "_SAMPLE", 200):
+            assert there.partners(0) == pytest.approx(500, rel=0.5)
+
+
+class TestKeys:
+    @given(rows_of_codes(), st.booleans())
+    def test_rows_are_grouped_by_the_values_of_two_columns(self, rows, stays):
+        space = space_of(Asked(classes=("fd",)), {"a": "int", "b": "int"}, {})
+        there, others = rows
+        layout = Layout(space.terms(("a", "b")))
+        part, mine = (standing(space, layout, some, stays=stays) for some in (there, others))
+        (order, starts), asks = part.groups((0, 1), part.places(mine, 0))
+        for row, ask in zip(others, asks.tolist(), strict=True):
+            same = [] if ask < 0 else order[starts[ask >> 1] : starts[(ask >> 1) + 1]].tolist()
+            assert same == [place for place, one in enumerate(there) if one == row and None not in row]
 
 
 class TestALoad:
@@ -173,12 +228,62 @@ class TestALoad:
             with_a_twin = table.told(f"twin of {number}", (300 + number, 1))
             assert bool(with_a_twin.invalidated) == (number == 0)
 
+    @pytest.mark.parametrize("more", [{}, {"max_error": 0.2}, {"limits": {"min_support": 2}}])
+    def test_remembers_the_set_that_it_wrote_as_it_would_be_read(self, tmp_path, more):
+        table = Table(tmp_path, "a b c", c="string")
+        table.apply("first", *((one, one // 10, f"{one % 7}") for one in range(60)))
+        table.discover(classes=["unique", "fd", "dc"], **more)
+        for number in range(4):
+            table.apply(f"{number}", (300 + number, number % 2, "x"), (number, 9 - number, None))
+            written = read_set(table.storage, table.snapshot)
+            read = read_dependencies(table.storage, set_file(table.snapshot))
+            assert [*map(repr, written)] == [*map(repr, read)]
+
+
+class TestBeside:
+    """What is found out in a thread of its own."""
+
+    @pytest.fixture
+    def table(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(dependencies, "_WORTH_A_THREAD", 0)
+        table = Table(tmp_path, "a b")
+        table.rules["key"] = ["a"]
+        table.apply("first", *((one, one // 10) for one in range(200)))
+        table.discover(classes=["unique", "fd", "od"], mode="witnessed")
+        return table
+
+    def test_is_what_is_found_out_one_after_the_other(self, table, monkeypatch):
+        threads = []
+        look = dependencies.leaves_known
+        monkeypatch.setattr(
+            dependencies, "leaves_known", lambda *given: threads.append(current_thread()) or look(*given)
+        )
+        for number in range(5):
+            assert not table.told(f"{number}", (300 + number, 30 + number)).invalidated
+        assert {one.text for one in table.told("last", (310, 7)).invalidated} == {"a ~ b"}
+        assert len(threads) == 6
+        assert main_thread() not in threads
+        assert not table.problems
+
+    def test_goes_wrong_after_the_rules_did_and_leaves_nothing_behind(self, table, monkeypatch):
+        def fails(*given):
+            raise StateError("It is damaged.")
+
+        monkeypatch.setattr(dependencies, "leaves_known", fails)
+        before = {one.path for one in table.storage.files()}
+        with pytest.raises(ChangesError, match="already present"):
+            table.apply("twice", (7, 7))
+        with pytest.raises(StateError, match=r"It is damaged\."):
+            table.apply("new", (300, 30))
+        assert {one.path for one in table.storage.files()} == before
+
 
 class TestLaterRows:
-    @given(st.integers(0, 300))
-    def test_are_in_few_parts_of_which_few_change(self, count):
-        edges = _halves(count)
-        assert edges[0] == 0
-        assert edges[-1] == count
-        assert len(edges) <= 1 + count.bit_length()
-        assert edges == sorted(set(edges))
+    @given(st.lists(st.integers(0, 50), max_size=40))
+    def test_are_in_few_parts_of_which_one_changes(self, sizes):
+        edges = together(sizes)
+        rows = [sum(sizes[first:last]) for first, last in pairwise(edges)]
+        assert (edges[0], edges[-1]) == (0, len(sizes))
+        assert all(one >= 2 * other for one, other in pairwise(rows))
+        if sizes:
+            assert edges[:-1] == together(sizes[:-1])[: len(edges) - 1]

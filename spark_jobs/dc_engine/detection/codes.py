@@ -20,6 +20,8 @@ from dc_engine.detection.nested import is_nested, sort_keys
 from dc_engine.sizes import SIZES
 
 NULL = -1
+_SORTED = 20_000
+"""So few numbers are sorted at once, instead of looking for the different ones first."""
 _WIDEST_DECIMAL = pa.decimal256(76, 38)  # holds every decimal(38, s) exactly
 
 
@@ -59,6 +61,9 @@ def pieces_of(arrays: Sequence[pa.Array | pa.ChunkedArray], family: str) -> list
 
 def coded(values: Sequence[pa.Array], *, ordered: bool) -> tuple[np.ndarray, pa.Array, np.ndarray]:
     """Codes of some arrays, one after the other; the different values, and where among these that of each code is."""
+    if ordered and sum(map(len, values)) <= _SORTED and _are_whole_numbers(values):
+        numbers, codes = np.unique(np.concatenate([one.to_numpy() for one in values]), return_inverse=True)
+        return codes, pa.array(numbers), np.arange(len(numbers))  # NaN is one number, the largest
     codes, dictionary = dictionary_coded(values)
     if not ordered:
         return codes, dictionary, np.arange(len(dictionary))
@@ -67,6 +72,13 @@ def coded(values: Sequence[pa.Array], *, ordered: bool) -> tuple[np.ndarray, pa.
     position[NULL] = NULL  # NULL is the last slot, which is also what index -1 picks
     position[order] = np.arange(len(dictionary))
     return position[codes], dictionary, order
+
+
+def _are_whole_numbers(values: Sequence[pa.Array]) -> bool:
+    """Whether these are numbers of which none is missing."""
+    return all(
+        (pa.types.is_integer(one.type) or pa.types.is_floating(one.type)) and not one.null_count for one in values
+    )
 
 
 def dictionary_coded(values: Sequence[pa.Array]) -> tuple[np.ndarray, pa.Array]:
@@ -134,8 +146,12 @@ def constant_array(value: ConstantValue, family: str) -> pa.Array:
 
 def _canonical_floats(array: pa.Array) -> pa.Array:
     """One bit pattern for each number: -0.0 becomes 0.0 and all NaN become one."""
-    values = array.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    return pa.array(np.where(np.isnan(values), np.nan, values), mask=array.is_null().to_numpy(zero_copy_only=False))
+    full = array if not array.null_count else array.fill_null(0.0)
+    values = full.to_numpy(zero_copy_only=False) + 0.0
+    unknown = np.isnan(values)
+    if unknown.any():
+        values[unknown] = np.nan
+    return pa.array(values, mask=array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None)
 
 
 def sorted_order(values: pa.Array) -> np.ndarray:

@@ -48,7 +48,7 @@ def partners_of(
         if ends is None or table.left is not table.right:
             ends = ends_of(_lines(others, terms, among), cells, len(starts) - 1)
         places = 2 * mine[terms][:, rows] + 1
-        most = find(places, Cells(others, terms, order, starts, *ends), way, asked, found, most)
+        most = find(places, np.full(len(rows), -1), Cells(others, terms, order, starts, *ends), way, asked, found, most)
     if most < 0:
         return None
     result[some] = found
@@ -89,8 +89,12 @@ def ends_of(lines: Sequence[np.ndarray], cells: np.ndarray, count: int) -> tuple
     return low, high, np.minimum.reduceat(low, blocks, axis=1), np.maximum.reduceat(high, blocks, axis=1)
 
 
-def find(mine: np.ndarray, cells: Cells, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int) -> int:
+def find(
+    mine: np.ndarray, own: np.ndarray, cells: Cells, boxes: np.ndarray, asked: np.ndarray, found: np.ndarray, most: int
+) -> int:
     """Look for partners of rows, by the places of their values as one side of the boxes, among all as the other.
+
+    ``own`` says which of these a row is itself, or -1.
 
     At most so many pairs are compared; returned is how many might be after that, below 0 if it was stopped.
     """
@@ -100,7 +104,7 @@ def find(mine: np.ndarray, cells: Cells, boxes: np.ndarray, asked: np.ndarray, f
         return most
     mine, count = np.ascontiguousarray(mine), processors()
     cuts = pairwise(np.linspace(0, mine.shape[1], count + 1).astype(int).tolist())
-    left = side_by_side(lambda cut: find_partners(mine, cells, boxes, asked, *cut, found, most // count), cuts)
+    left = side_by_side(lambda cut: find_partners(mine, own, cells, boxes, asked, *cut, found, most // count), cuts)
     return -1 if min(left) < 0 else sum(left)
 
 

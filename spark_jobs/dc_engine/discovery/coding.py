@@ -78,7 +78,7 @@ def coding_of(space: Space, parts: Sequence[Part]) -> Coding:
         else:
             mine, some, order = coded(pieces_of(_by_column(given), one.family), ordered=one.ordered)
             codes |= {member: [its] for member, its in _by_member(one, mine.astype(np.int32)).items()}
-            values[name] = some.take(pa.array(order))
+            values[name] = some if _are_numbers(some) and (order[1:] > order[:-1]).all() else some.take(pa.array(order))
     return Coding(codes, values.__getitem__)
 
 
@@ -108,20 +108,29 @@ def placed(
     space: Space,
     known: Callable[[str], pa.Array],
     values: Callable[[str], pa.Array],
+    wanted: Mapping[str, np.ndarray] | None,
     find: Callable[[str, pa.Array, pa.Array], np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Where the values of one coding are among those of another, by column; the last place is that of NULL, -1.
 
     It is 2c + 1 for the value of code c; for one that no code stands for 2c if it comes just before that of code c, and
-    where there is no order 0. ``find`` finds values among those of a class without order, by its first column: see
-    ``found_among``.
+    where there is no order 0. Where only some codes are ``wanted``, those of some rows, the others have no place.
+    ``find`` finds values among those of a class without order, by its first column: see ``found_among``.
     """
     found: dict[str, np.ndarray] = {}
     for one in _classes(space):
         name = one.members[0]
-        old, some = known(name), values(name)
-        places = _in_order(old, some) if one.ordered else np.maximum(2 * find(name, old, some) + 1, 0)
-        found |= dict.fromkeys(one.members, np.append(places, NULL).astype(np.int32))
+        old, some, used = known(name), values(name), None
+        places = np.full(len(some) + 1, NULL, np.int32)
+        if wanted is not None:
+            flags = np.zeros(len(places), bool)
+            for member in one.members:
+                flags[wanted[member]] = True
+            used = np.flatnonzero(flags[:-1])
+            some = some.take(pa.array(used))
+        mine = _in_order(old, some) if one.ordered else np.maximum(2 * find(name, old, some) + 1, 0)
+        places[slice(len(mine)) if used is None else used] = mine
+        found |= dict.fromkeys(one.members, places)
     return found
 
 
@@ -243,17 +252,23 @@ def _in_order(known: pa.Array, some: pa.Array) -> np.ndarray:
         from dc_engine.kernels.texts import places_among  # numba
 
         return places_among(*bytes_of(known), *bytes_of(some))
-    found = _found_among(known, some, ordered=True)
+    if _are_numbers(known):
+        old, mine = known.to_numpy(), some.to_numpy()
+        places = np.searchsorted(old, mine)
+        return 2 * places + _same(old[np.minimum(places, len(old) - 1)], mine) if len(old) else 2 * places
+    found = found_among(known, some)
     fresh = np.flatnonzero(found < 0)
     places, new = 2 * found.astype(np.int64) + 1, some.take(pa.array(fresh))
-    if _are_numbers(known):
-        places[fresh] = 2 * np.searchsorted(known.to_numpy(), new.to_numpy())
-        return places
     order = sorted_order(pa.concat_arrays([known, new]))
     before = np.empty(len(order), np.int64)
     before[order] = np.cumsum(order < len(known))
     places[fresh] = 2 * before[len(known) :]
     return places
+
+
+def _same(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Where two numbers are the same; NaN equals itself."""
+    return (some == others) | ((some != some) & (others != others))
 
 
 def bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -284,5 +299,4 @@ def _found_in_order(known: pa.Array, some: pa.Array) -> np.ndarray:
     if not len(old):
         return np.full(len(mine), NULL, np.int32)
     places = np.minimum(np.searchsorted(old, mine), len(old) - 1)
-    there = old[places]
-    return np.where((there == mine) | ((there != there) & (mine != mine)), places, NULL).astype(np.int32)
+    return np.where(_same(old[places], mine), places, NULL).astype(np.int32)

@@ -46,6 +46,8 @@ class Known:
 
     def same_sets(self, other: Known) -> bool:
         """Whether the same dependencies hold, with the same errors."""
+        if self is other:
+            return True
         mine, others = ({name: set(some) for name, some in one.sets.items()} for one in (self, other))
         return mine == others and self.violations == other.violations
 

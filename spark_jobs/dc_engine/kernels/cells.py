@@ -80,7 +80,7 @@ def _narrow(codes, place, said, box, low, high, first, size, near):  # type: ign
 
 
 @kernel
-def _partner(codes, place, others, terms, order, first, last, box, said, flags):  # type: ignore[no-untyped-def]
+def _partner(codes, place, own, others, terms, order, first, last, box, said, flags):  # type: ignore[no-untyped-def]
     """The first other row of a cell with which a row lies in a box, or -1.
 
     Rows are far apart in memory, so each term is looked at in several, that the machine waits for all of them at once.
@@ -88,7 +88,7 @@ def _partner(codes, place, others, terms, order, first, last, box, said, flags):
     while first < last:
         size, left = min(flags.size, last - first), True
         for number in range(size):
-            flags[number] = 1
+            flags[number] = order[first + number] != own
         for term in said:
             if not left:
                 break
@@ -116,12 +116,13 @@ def _has_values(codes, place, said):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def find_partners(codes, all_cells, boxes, asked, first, last, found, most):  # type: ignore[no-untyped-def]
+def find_partners(codes, own, all_cells, boxes, asked, first, last, found, most):  # type: ignore[no-untyped-def]
     """For each asked row (from ``first`` to before ``last``) and box the first partner with which it lies in the box.
 
     ``codes`` has the places of the rows' values among those of the others, by term: 2c + 1 for the value of code c, 2c
-    for one just before it, -1 for NULL. So have the cells their smallest and largest ones. Cells of up to ``most`` rows
-    in all are looked at: returned are those that are left, below 0 when there were more.
+    for one just before it, -1 for NULL; ``own`` has which of the others a row is itself, or -1. So have the cells their
+    smallest and largest ones. Cells of up to ``most`` rows in all are looked at: returned are those that are left,
+    below 0 when there were more.
     """
     others, terms, order, starts, low, high, least, greatest = all_cells
     count, cells = least.shape[1], starts.size - 1
@@ -147,7 +148,17 @@ def find_partners(codes, all_cells, boxes, asked, first, last, found, most):  # 
                     if near[cell - begin] and found[number, place] < 0:
                         most -= starts[cell + 1] - starts[cell]
                         found[number, place] = _partner(
-                            codes, place, others, terms, order, starts[cell], starts[cell + 1], box, said, flags
+                            codes,
+                            place,
+                            own[place],
+                            others,
+                            terms,
+                            order,
+                            starts[cell],
+                            starts[cell + 1],
+                            box,
+                            said,
+                            flags,
                         )
                 if found[number, place] >= 0 or most < 0:
                     break

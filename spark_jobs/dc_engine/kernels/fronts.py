@@ -1,7 +1,8 @@
-"""Whether some rows lie in a box with a row of a table: all rows are passed over once for each box, however many ask.
+"""Whether some rows lie in a box with a row of a table: how far its rows reach is known beforehand.
 
-For each combination of values that the table has in the columns of few values, and for each value that is asked about
-in one column more, it is noted how far a last column reaches among the rows that go together with these.
+Of a box that compares columns of few values, and by order one or two more, it is noted for each combination of the
+few values how far the last column reaches among the rows up to each value of the first: a front of steps, which only
+rise. Whoever asks looks for one step in each front.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from dc_engine.kernels.compiling import kernel
+from dc_engine.kernels.groups import grouped
 
 _LESS, _EQUAL, _GREATER = 1, 2, 4
 _NOWHERE = np.int32(-(2**31))
+_EVERYWHERE = np.int32(2**31 - 1)
 _MOST = 1_024
 """So many combinations are told apart."""
+_MOST_NUMBERS = 1 << 16
+"""So many might be, as the largest codes have it."""
+_CUTS = 256
+"""In so many places it is noted how far all combinations reach up to there, which mostly answers for a step."""
 
 
 @kernel
@@ -23,11 +30,13 @@ def combined(codes, tops, terms):  # type: ignore[no-untyped-def]
     There are none of these if they would be too many.
     """
     strides, size = np.empty(terms.size, np.int64), np.int64(1)
+    combinations, seen, count = np.empty(codes.shape[1], np.int16), np.zeros(_MOST, np.int64), 0
     for number in range(terms.size):
         strides[number] = size
         size *= tops[terms[number]] + 1
-    numbers, seen, count = np.full(size, -1, np.int16), np.zeros(_MOST, np.int64), 0
-    combinations = np.empty(codes.shape[1], np.int16)
+        if size > _MOST_NUMBERS:
+            return combinations[:0], seen[:0]
+    numbers = np.full(size, -1, np.int16)
     for row in range(codes.shape[1]):
         place, least = np.int64(0), np.int64(0)
         for number in range(terms.size):
@@ -48,92 +57,230 @@ def combined(codes, tops, terms):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _steps(values, top, admitted):  # type: ignore[no-untyped-def]
-    """For each code the first of some places, in order, from which on all are admitted with it.
+def stairs(combinations, count, by_first, lasts, way, sign, most):  # type: ignore[no-untyped-def]
+    """For each combination where its steps begin; for each step from where on it counts, and how far it reaches.
 
-    If smaller places are admitted instead of larger ones, places are counted from the other end.
+    ``by_first`` are the rows by their codes in the first column and where each code begins, ``lasts`` the codes of the
+    last column. With ``way`` -1 rows count from their value down. ``sign`` says which end of the last column is far.
+    There are none if they would be more than ``most``.
     """
-    steps, passed = np.empty(top + 1, np.int32), 0
-    equal = admitted & _EQUAL != 0
-    for code in range(top + 1):
-        place = 2 * code + 1
-        if admitted & _GREATER:
-            while passed < values.size and (values[passed] < place or (values[passed] == place and not equal)):
-                passed += 1
-            steps[code] = passed
-        else:
-            while passed < values.size and (values[passed] < place or (values[passed] == place and equal)):
-                passed += 1
-            steps[code] = values.size - passed
-    return steps
+    order, starts = by_first
+    owners, froms = np.empty(min(order.size, most), np.int16), np.empty(min(order.size, most), np.int32)
+    reach, newest, far, used = np.empty(froms.size, np.int32), np.full(count, -1), np.full(count, _NOWHERE), 0
+    for number in range(starts.size - 1):
+        code = number if way > 0 else starts.size - 2 - number
+        for place in range(starts[code], starts[code + 1]):
+            one, last = combinations[order[place]], lasts[order[place]]
+            if one < 0 or last < 0 or sign * (2 * last + 1) <= far[one]:
+                continue
+            far[one], begin = sign * (2 * last + 1), way * (2 * code + 1)
+            if newest[one] < 0 or froms[newest[one]] != begin:
+                if used == froms.size:
+                    return np.zeros(0, np.int32), froms[:0], reach[:0]
+                owners[used], froms[used], newest[one] = one, begin, used
+                used += 1
+            reach[newest[one]] = far[one]
+    begins = np.zeros(count + 1, np.int32)
+    for number in range(used):
+        begins[owners[number] + 1] += 1
+    begins = np.cumsum(begins).astype(np.int32)
+    sorted_froms, sorted_reach, free = np.empty(used, np.int32), np.empty(used, np.int32), begins[:-1].copy()
+    for number in range(used):
+        place = free[owners[number]]
+        sorted_froms[place], sorted_reach[place] = froms[number], reach[number]
+        free[owners[number]] += 1
+    return begins, sorted_froms, sorted_reach
 
 
 @kernel
-def _reached(combinations, firsts, steps, lasts, sign, far):  # type: ignore[no-untyped-def]
-    """Note, for each step and combination, the furthest last place among all rows up to it."""
-    for row in range(combinations.size):
-        combination, code, step = combinations[row], lasts[row], 0
-        if firsts.size:
-            step = -1 if firsts[row] < 0 else steps[firsts[row]]
-        if combination >= 0 and code >= 0 and 0 <= step < far.shape[0]:
-            far[step, combination] = max(far[step, combination], sign * (2 * code + 1))
-    for step in range(1, far.shape[0]):
-        for combination in range(far.shape[1]):
-            far[step, combination] = max(far[step, combination], far[step - 1, combination])
+def _cut(begins, froms, reach):  # type: ignore[no-untyped-def]
+    """Some places of the first column, and how far each combination reaches up to each of them and up to the end."""
+    cuts = np.empty(min(_CUTS, froms.size, 4 * froms.size // max(begins.size - 1, 1) + 1), np.int32)
+    some = np.sort(froms[:: max(1, froms.size // 1_024)])
+    for number in range(cuts.size):
+        cuts[number] = some[number * some.size // cuts.size]
+    bounds = np.full((cuts.size + 1, begins.size - 1), _NOWHERE, np.int32)
+    for one in range(begins.size - 1):
+        step, last = begins[one], begins[one + 1]
+        for number in range(cuts.size + 1):
+            while step < last and (number == cuts.size or froms[step] <= cuts[number]):
+                step += 1
+            if step > begins[one]:
+                bounds[number, one] = reach[step - 1]
+    return cuts, bounds
 
 
 @kernel
-def _alike(mine, rows, terms, tops):  # type: ignore[no-untyped-def]
-    """The numbers of the combinations of places that rows have in some terms, and a row with each."""
-    keys = np.zeros(rows.size, np.int64)
-    for term in terms:
-        for number in range(rows.size):
-            keys[number] = keys[number] * (2 * tops[term] + 3) + mine[term, rows[number]]
-    values = np.unique(keys)
-    numbers, some = np.searchsorted(values, keys), np.empty(values.size, np.int64)
+def _with_room(array, used, more):  # type: ignore[no-untyped-def]
+    """An array with room for so many numbers more."""
+    if used + more <= array.size:
+        return array
+    larger = np.empty(max(used + more, 2 * array.size), array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+@kernel
+def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
+    """The fronts of some boxes, side by side: how many combinations each has, its steps, and where it is cut.
+
+    ``fronts`` are the terms of few values (filled up with -1), the first column (or -1) and the last one, which way
+    and to which end: those with the same few, and then with the same first, lie side by side. A front has -1
+    combinations if it cannot be had: all together have no more than ``most`` steps.
+    """
+    fews, firsts, lasts, ways, signs = fronts
+    counts, at = np.full(lasts.size, -1, np.int64), np.zeros((lasts.size, 5), np.int64)
+    cuts, cut, bounds, bounded = np.empty(64, np.int32), 0, np.empty(64, np.int32), 0
+    begins, used = np.empty(64, np.int64), 0
+    seen, noted = np.empty(64, np.int32), 0
+    froms, reach, steps = np.empty(256, np.int32), np.empty(256, np.int32), 0
+    combinations, rows, order = np.empty(0, np.int16), np.empty(0, np.int64), grouped(codes[0][:0], 0)
+    for number in range(lasts.size):
+        few, before = fews[number], max(number - 1, 0)
+        terms = few[few >= 0]
+        if not number or (few != fews[before]).any():
+            combinations, rows = combined(codes, tops, terms)
+        if not rows.size and codes.shape[1]:
+            continue
+        if not number or firsts[number] != firsts[before]:
+            alone = np.zeros(codes.shape[1], np.int32)
+            order = (
+                grouped(codes[firsts[number]], tops[firsts[number]] + 1) if firsts[number] >= 0 else grouped(alone, 1)
+            )
+        its, its_froms, its_reach = stairs(
+            combinations, rows.size, order, codes[lasts[number]], ways[number], signs[number], most - steps
+        )
+        if not its.size:
+            continue
+        counts[number], at[number] = rows.size, np.array([used, noted, cut, 0, bounded])
+        its_cuts, its_bounds = _cut(its, its_froms, its_reach)
+        at[number, 3] = its_cuts.size
+        cuts, bounds = _with_room(cuts, cut, its_cuts.size), _with_room(bounds, bounded, its_bounds.size)
+        cuts[cut : cut + its_cuts.size] = its_cuts
+        bounds[bounded : bounded + its_bounds.size] = its_bounds.ravel()
+        cut, bounded = cut + its_cuts.size, bounded + its_bounds.size
+        begins = _with_room(begins, used, its.size)
+        begins[used : used + its.size] = its + steps
+        used += its.size
+        seen = _with_room(seen, noted, terms.size * rows.size)
+        for term in terms:
+            for place in range(rows.size):
+                seen[noted] = codes[term, rows[place]]
+                noted += 1
+        froms, reach = _with_room(froms, steps, its_froms.size), _with_room(reach, steps, its_froms.size)
+        froms[steps : steps + its_froms.size] = its_froms
+        reach[steps : steps + its_froms.size] = its_reach
+        steps += its_froms.size
+    return counts, at, begins[:used], seen[:noted], froms[:steps], reach[:steps], cuts[:cut], bounds[:bounded]
+
+
+@kernel
+def _admitted(mine, row, terms, box, seen, begin, count, found):  # type: ignore[no-untyped-def]
+    """Note which combinations have admitted outcomes with a row: returns how many."""
+    used = 0
+    for one in range(count):
+        inside = True
+        for number in range(terms.size):
+            mask, place = box[terms[number]], mine[terms[number], row]
+            other = 2 * seen[begin + number * count + one] + 1
+            outcome = _LESS * (place < other) + _EQUAL * (place == other) + _GREATER * (place > other)
+            inside &= outcome & mask != 0
+        found[used] = one
+        used += inside
+    return used
+
+
+@kernel
+def _step(froms, begin, end, wanted):  # type: ignore[no-untyped-def]
+    """The last of some steps that begins at a place or before it; the one before all if there is none."""
+    size, place = end - begin, begin - 1
+    while size > 0:
+        half = (size + 1) >> 1
+        place += half if froms[place + half] <= wanted else 0
+        size -= half
+    return place
+
+
+@kernel
+def _alike(mine, rows, terms, numbers, some):  # type: ignore[no-untyped-def]
+    """Number the combinations of places that rows have in some terms, and note a row of each: returns how many."""
+    size = 2
+    while size < 2 * rows.size:
+        size *= 2
+    table, count = np.full(size, -1, np.int32), 0
     for number in range(rows.size):
-        some[numbers[number]] = rows[number]
-    return numbers, some
+        mixed = np.uint64(0)
+        for term in terms:
+            mixed = (mixed ^ np.uint64(mine[term, rows[number]])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        slot = np.int64(mixed & np.uint64(size - 1))
+        while True:
+            known = table[slot]
+            if known < 0:
+                table[slot], numbers[number], some[count] = count, count, rows[number]
+                count += 1
+                break
+            same = True
+            for term in terms:
+                same &= mine[term, some[known]] == mine[term, rows[number]]
+            if same:
+                numbers[number] = known
+                break
+            slot = (slot + 1) & (size - 1)
+    return count
 
 
 @kernel
-def _going_together(mine, rows, codes, others, terms, box):  # type: ignore[no-untyped-def]
-    """Which rows have admitted outcomes with which others in some terms."""
-    result = np.ones((rows.size, others.size), np.uint8)
-    for term in terms:
-        for number in range(rows.size):
-            one = np.int64(mine[term, rows[number]])
-            for other in range(others.size):
-                two = 2 * np.int64(codes[term, others[other]]) + 1
-                outcome = _LESS * (one < two) + _EQUAL * (one == two) + _GREATER * (one > two)
-                result[number, other] &= outcome & box[term] != 0
-    return result
+def _furthest(bounds, most):  # type: ignore[no-untyped-def]
+    """The largest of some numbers, of each as much as is admitted."""
+    far = _NOWHERE
+    for one in range(bounds.size):
+        far = max(far, min(bounds[one], most[one]))
+    return far
 
 
 @kernel
-def meet(codes, tops, mine, box, asked, terms, groups, first, last):  # type: ignore[no-untyped-def]
+def meet(mine, asked, boxes, fronts, built):  # type: ignore[no-untyped-def]
     """Whether an asked row lies in a box with one of the others.
 
-    ``codes`` are those of the others by term, ``tops`` the largest of these, ``mine`` the places of the rows' values
-    among them (2c + 1 for the value of code c, 2c for one just before it). The box compares the terms of few values,
-    in which the others are ``combined``, one by order as the ``first`` (or -1), and one by order as the ``last``.
+    ``mine`` has the places of the rows' values among those of the others, by term: 2c + 1 for the value of code c, 2c
+    for one just before it. ``boxes`` has for each front that was built the box, ``asked`` whether each row asks there.
     """
-    (combinations, seen), rows, firsts = groups, np.flatnonzero(asked), codes[max(first, 0)]
-    values = np.unique(mine[max(first, 0)][rows]) if first >= 0 else np.zeros(1, np.int32)
-    steps = _steps(values, tops[max(first, 0)], box[max(first, 0)])
-    sign = np.int32(1 if box[last] & _LESS else -1)
-    far = np.full((values.size, seen.size), _NOWHERE, np.int32)
-    _reached(combinations, firsts if first >= 0 else firsts[:0], steps, codes[last], sign, far)
-    numbers, some = _alike(mine, rows, terms, tops)
-    together = _going_together(mine, some, codes, seen, terms, box)
-    for place in range(rows.size):
-        row, step = rows[place], np.int64(0)
-        if first >= 0:
-            step = np.searchsorted(values, mine[first, row])
-            step = step if box[first] & _GREATER else values.size - 1 - step
-        least, found = sign * mine[last, row] + (0 if box[last] & _EQUAL else 1), np.uint8(0)
-        for one in range(seen.size):
-            found |= together[numbers[place], one] & (far[step, one] >= least)
-        if found:
-            return True
+    fews, firsts, lasts, ways, signs = fronts
+    counts, at, begins, seen, froms, reach, cuts, bounds = built
+    found = np.empty(_MOST, np.int64)
+    for number in range(lasts.size):
+        rows, box, few = np.flatnonzero(asked[number]), boxes[number], fews[number]
+        if counts[number] <= 0 or not rows.size:
+            continue
+        terms, last, first, count = few[few >= 0], lasts[number], firsts[number], counts[number]
+        begin, numbers, some = at[number, 0], np.empty(rows.size, np.int32), np.empty(rows.size, np.int64)
+        kinds = _alike(mine, rows, terms, numbers, some)
+        ends, lists, most = (
+            np.zeros(kinds + 1, np.int64),
+            np.empty(kinds * count, np.int32),
+            np.empty((kinds, count), np.int32),
+        )
+        its_cuts, bound = cuts[at[number, 2] : at[number, 2] + at[number, 3]], at[number, 4]
+        for kind in range(kinds):
+            used = _admitted(mine, some[kind], terms, box, seen, at[number, 1], count, found)
+            lists[ends[kind] : ends[kind] + used] = found[:used]
+            ends[kind + 1] = ends[kind] + used
+            most[kind] = _NOWHERE
+            most[kind][found[:used]] = _EVERYWHERE
+        for place in range(rows.size):
+            row = rows[place]
+            wanted = np.int64(1)
+            if first >= 0:
+                wanted = ways[number] * mine[first, row] - (0 if box[first] & _EQUAL else 1)
+            least = signs[number] * mine[last, row] + (0 if box[last] & _EQUAL else 1)
+            near = bound + count * np.searchsorted(its_cuts, wanted)
+            if _furthest(bounds[near : near + count], most[numbers[place]]) < least:
+                continue
+            for one in lists[ends[numbers[place]] : ends[numbers[place] + 1]]:
+                if bounds[near + one] < least:
+                    continue
+                step = _step(froms, begins[begin + one], begins[begin + one + 1], wanted)
+                if step >= begins[begin + one] and reach[step] >= least:
+                    return True
     return False

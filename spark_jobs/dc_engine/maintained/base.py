@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,6 +16,8 @@ from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
+
+Look = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,16 @@ class Maintained(ABC):
     def merges(self, files: Sequence[DataFile], *, everything: bool) -> list[Merge]:
         """How to merge its files when there are many, or all of them. ``files`` are all that may be merged now."""
 
+    def look(self, ground: Ground, base: Snapshot, change: Change) -> Look | None:  # noqa: ARG002
+        """What is worth to be found out in a thread, beside all that is done for a change: nothing is written."""
+        return None
+
     @abstractmethod
-    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int) -> Kept:
-        """Apply a change of rows. What it writes belongs to the load ``owner`` alone, or (0) to none."""
+    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int, seen: Look | None) -> Kept:
+        """Apply a change of rows. What it writes belongs to the load ``owner`` alone, or (0) to none.
+
+        ``seen`` waits for what was found out beside.
+        """
 
     @abstractmethod
     def judged(self, verdict: Verdict, kept: Kept, names: RowNames) -> Verdict:

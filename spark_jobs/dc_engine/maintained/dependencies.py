@@ -29,15 +29,15 @@ from dc_engine.discovery.space import Space
 from dc_engine.engines.work import searchers
 from dc_engine.errors import StateError, counted
 from dc_engine.history.change import Change
-from dc_engine.maintained.base import Ground, Kept, Maintained
+from dc_engine.maintained.base import Ground, Kept, Look, Maintained
 from dc_engine.maintained.everything import DEPENDENCIES
 from dc_engine.maintained.losses import Found, judged_dependencies, still_hold
 from dc_engine.maintained.naming import RowNames
-from dc_engine.maintained.passage import Passage, passage_of
+from dc_engine.maintained.passage import Passage, leaves_known, passage_of
 from dc_engine.maintained.proof import problems_of
 from dc_engine.maintained.reading import coded_rows, with_codes
 from dc_engine.maintained.resting import resting, rests
-from dc_engine.maintained.stored import read_known, read_set, set_file
+from dc_engine.maintained.stored import read_known, read_set, set_file, write_set
 from dc_engine.request import Request
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
@@ -46,6 +46,9 @@ from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
+
+_WORTH_A_THREAD = 250_000
+"""With so many dependencies, times the rows of a load, it is found out in a thread whether they still hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +203,19 @@ class Dependencies(Maintained):
         """See ``Maintained``. Runs of patterns are few and small: a load merges them before it adds its own."""
         return []
 
-    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int) -> Kept:
+    def look(self, ground: Ground, base: Snapshot, change: Change) -> Look | None:
+        """See ``Maintained``. Mostly a change leaves all as it is, and to see that takes its rows and memory."""
+        rules = sum(base.facts[self.name]["valid"].values())
+        if rules * sum(one.rows for one in change.inserts) < _WORTH_A_THREAD:
+            return None
+        return lambda: leaves_known(ground, base, change, self.space, self.mode, read_known(ground.storage, base))
+
+    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int, seen: Look | None) -> Kept:
         """See ``Maintained``. What a replaced load undoes comes first, so that the verdict is about the load alone."""
         started = time.monotonic()
         facts, dependencies = base.facts[self.name], read_set(ground.storage, base)
         before = read_known(ground.storage, base)
-        passage = passage_of(ground, base, change, self.space, self.mode, before)
+        passage = passage_of(ground, base, change, self.space, self.mode, before, seen)
         other = _newest(ground.storage, base, change.gone) if change.gone else ""
         causes = (self.request.load_id, "") if self.request else (other, change.gone)
         between = passage.after(before, 1)
@@ -219,7 +229,7 @@ class Dependencies(Maintained):
         if now is not dependencies or after is not before:
             file = set_file(base)
             if now is not dependencies:
-                file = write_dependencies(ground.storage, owner, now)
+                file = write_set(ground.storage, owner, now)
                 files.append(file)
             facts = self._facts(after, now, file)
         facts = _with_covers(facts, passage.covers(after))

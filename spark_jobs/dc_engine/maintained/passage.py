@@ -7,8 +7,8 @@ they are, and a few of them do for all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -77,20 +77,48 @@ class Passage(ABC):
         """The indexes that the next load will need to know what holds, from what is known at the last moment."""
 
 
-def passage_of(ground: Ground, base: Snapshot, change: Change, space: Space, mode: str, known: Known) -> Passage:
-    """The passage that a change makes."""
+def leaves_known(ground: Ground, base: Snapshot, change: Change, space: Space, mode: str, known: Known) -> bool:
+    """Whether a change certainly leaves all as it is that is known, if its rows can be looked up here."""
+    rest = _rests(ground, base, change, space, mode, known)
+    return not rest and leaves_all(ground.storage, base, change, space, known)
+
+
+def passage_of(
+    ground: Ground,
+    base: Snapshot,
+    change: Change,
+    space: Space,
+    mode: str,
+    known: Known,
+    seen: Callable[[], bool] | None,
+) -> Passage:
+    """The passage that a change makes; ``seen`` waits for what tells whether it leaves all as it is."""
+    if _rests(ground, base, change, space, mode, known):
+        return _FromAfar(ground, base, change, space)
+    look = seen or partial(leaves_all, ground.storage, base, change, space, known)
+    return _Here(ground, base, change, space, mode, look)
+
+
+def _rests(ground: Ground, base: Snapshot, change: Change, space: Space, mode: str, known: Known) -> bool:
+    """Whether the rows stay where they are."""
     rows = max(base.rows, base.rows + change.rows)
     begins = base.rows < 2 or outgrown(known, mode, base.rows + change.rows, space)
-    if rests(ground.engine, space, mode if begins else known.mode, rows, for_loads=True):
-        return _FromAfar(ground, base, change, space)
-    return _Here(ground, base, change, space, mode)
+    return rests(ground.engine, space, mode if begins else known.mode, rows, for_loads=True)
 
 
 class _Here(Passage):
     """All rows are here, when they are needed: where nothing falls they are not."""
 
-    def __init__(self, ground: Ground, base: Snapshot, change: Change, space: Space, mode: str) -> None:
-        self._storage, self._base, self._change = ground.storage, base, change
+    def __init__(
+        self,
+        ground: Ground,
+        base: Snapshot,
+        change: Change,
+        space: Space,
+        mode: str,
+        leaves_all: Callable[[], bool],
+    ) -> None:
+        self._storage, self._base, self._change, self._leaves_all = ground.storage, base, change, leaves_all
         self._space, self._mode, self._workers = space, mode, searchers(ground.engine)
         self._there: dict[int, tuple[Coded, np.ndarray]] = {}
         self.counts = (base.rows, base.rows, base.rows + change.rows)
@@ -110,11 +138,10 @@ class _Here(Passage):
 
     def after(self, known: Known, moment: int) -> Known:
         """See ``Passage``."""
-        storage, change = self._storage, self._change
-        some = change.undone if moment == 1 else change
+        some = self._change.undone if moment == 1 else self._change
         if not some.inserts and not some.deletes:
             return known
-        if moment == 2 and leaves_all(storage, self._base, change, self._space, known):
+        if moment == 2 and self._leaves_all():
             return known
         before, after = self._at(moment - 1), self._at(moment)
         if (before == after).all():

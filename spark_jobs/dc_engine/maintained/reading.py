@@ -151,8 +151,11 @@ def parted(
     gone = np.array(dead.to_array(), np.int64)
     found: dict[DataFile, Places] = {}
     others: list[DataFile] = []
-    for file in snapshot.files_of(FileKind.ROWS) if snapshot.rows else ():
-        places = None if known is None else _places(storage, file, known.ids, gone)
+    files = snapshot.files_of(FileKind.ROWS) if snapshot.rows else []
+    firsts = [_first_id(file) for file in files]
+    starts = np.searchsorted(known.ids, [first or 0 for first in firsts]).tolist() if known is not None else firsts
+    for file, first, start in zip(files, firsts, starts, strict=True):
+        places = None if known is None else _places(storage, file, known.ids, gone, first, start)
         if places is None:
             others.append(file)
         elif len(places):
@@ -170,24 +173,31 @@ def _chosen(known: Kept, found: Iterable[Places]) -> list[_Rows]:
 
 def joined_places(known: Kept, found: Iterable[Places]) -> np.ndarray | None:
     """All of some places; nothing if they are those of all rows, in their order."""
-    some = list(found)
-    if some and isinstance(some[0], range) and len(some[0]) == len(known.ids):
+    some, end = list(found), 0
+    for one in some:
+        end = one.stop if isinstance(one, range) and one.start == end else -1
+    if some and end == len(known.ids):
         return None
     return np.concatenate([np.zeros(0, np.int64), *(np.asarray(one) for one in some)])
 
 
-def _places(storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray) -> Places | None:
-    """Where the rows of a file but for those that are gone are among ids; nothing if one is not there."""
-    first = _first_id(file)
+def _places(
+    storage: Storage, file: DataFile, ids: np.ndarray, gone: np.ndarray, first: int | None, start: int
+) -> Places | None:
+    """Where the rows of a file but for those that are gone are among ids; nothing if one is not there.
+
+    ``start`` is where its first id would be, if it has all between the first and the last.
+    """
+    if file.bounds and len(ids) and not ids[0] <= file.bounds[0] <= file.bounds[1] <= ids[-1]:
+        return None
     if first is None:
         wanted = row_ids(storage, [file])
         places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return places[~is_in(wanted, gone)] if len(ids) and (ids[places] == wanted).all() else None
-    start = int(np.searchsorted(ids, first))
     end, last = start + file.rows, first + file.rows - 1
     if end > len(ids) or (file.rows and (ids[start] != first or ids[end - 1] != last)):
         return None  # ids are in order: if first and last are there, so are those between
-    mine = gone[slice(*np.searchsorted(gone, [first, last + 1]))]
+    mine = gone[slice(*np.searchsorted(gone, [first, last + 1]))] if len(gone) else gone
     return np.delete(np.arange(start, end), mine - first) if len(mine) else range(start, end)
 
 
@@ -219,9 +229,9 @@ class _Share:
         reader = Reader(storage, file, keep=file.rows < SIZES.coded_rows)  # until their codes are kept, each load asks
         return _Share(reader, ids[alive], None if alive.all() else pa.array(alive))
 
-    def chunks(self, name: str) -> list[pa.Array]:
-        column = self.reader.read(range(len(self.reader.group_starts) - 1), [name]).column(0)
-        return (column if self.alive is None else column.filter(self.alive)).chunks
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        table = self.reader.read(range(len(self.reader.group_starts) - 1), columns)
+        return table if self.alive is None else table.filter(self.alive)
 
 
 def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str] = ()) -> list[_Share]:
@@ -231,12 +241,15 @@ def _shares(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns
 
 
 def _columns(shares: Sequence[_Share], columns: Sequence[str]) -> Columns:
-    """Columns of rows in files, each read when it is asked for."""
+    """Columns of rows in files: of few rows all are read at once, else each when it is asked for."""
+    rows = sum(len(share.ids) for share in shares)
+    known = [share.table(columns) for share in shares] if rows < SIZES.coded_rows else []
 
     def column(name: str) -> pa.ChunkedArray:
-        return pa.chunked_array([chunk for share in shares for chunk in share.chunks(name)])
+        tables = known or [share.table([name]) for share in shares]
+        return pa.chunked_array([chunk for table in tables for chunk in table.column(name).chunks])
 
-    return Columns(columns, sum(len(share.ids) for share in shares), column)
+    return Columns(columns, rows, column)
 
 
 def values_of(storage: Storage, files: Iterable[DataFile], dead: BitMap64, columns: Sequence[str]) -> Columns | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,11 @@ from dc_engine.discovery.coding import coding_of
 from dc_engine.discovery.files import Kept, read_codes
 from dc_engine.discovery.known import WITNESSED, Known
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.screening import Standing, breaks_nothing
+from dc_engine.discovery.screening import Ways, breaks_nothing
 from dc_engine.discovery.space import Space
+from dc_engine.discovery.standing import Standing
 from dc_engine.history.change import Change
-from dc_engine.maintained.reading import joined_places, parted, values_of
+from dc_engine.maintained.reading import Places, joined_places, parted, values_of
 from dc_engine.maintained.stored import set_file
 from dc_engine.sizes import SIZES
 from dc_engine.state.files import DataFile, FileKind
@@ -40,16 +41,22 @@ def leaves_all(storage: Storage, base: Snapshot, change: Change, space: Space, k
         return False
     if known.mode != WITNESSED or space.max_error or space.limits.min_support or base.rows < 2:
         return False
-    old = _Old(storage, base, space, Layout(space.terms(known.nullable)))
-    new = old.rows_in(change.inserts)
-    if new is None:
+    shelf = storage.shelf([set_file(base)], known.nullable)
+
+    def make() -> tuple[Space, Ways]:
+        layout = Layout(space.terms(known.nullable))
+        return space, Ways(layout, widest(layout.terms, known.boxes))
+
+    space, ways = shelf.recall("ways", make, lambda one: one[1].nbytes)
+    old = _Old(storage, base, space, ways.layout)
+    parts, newest = old.parts(change.inserts)
+    if newest is None:
         return False
-    with_nulls = {name for name, codes in new.codes().items() if codes.min() == NULL}
+    since = newest.rows - rows
+    with_nulls = {name for name, codes in newest.codes().items() if codes[since:].min() == NULL}
     if space.nulls != "equal" and not with_nulls <= known.nullable:
         return False
-    shelf = storage.shelf([set_file(base)], known.nullable)
-    ways = shelf.recall("ways", lambda: widest(old.layout.terms, known.boxes), _nbytes)
-    return breaks_nothing(old.layout, ways, old.parts(), new)
+    return breaks_nothing(ways, parts, newest, since)
 
 
 @dataclass(frozen=True)
@@ -66,22 +73,28 @@ class _Old:
         """Ids of rows that do not count."""
         return read_dead(self.storage, self.base.files_of(FileKind.DEAD))
 
-    def parts(self) -> list[Standing]:
-        """All that count. Later ones are put together two by two as they come, and those again.
+    def parts(self, coming: Sequence[DataFile]) -> tuple[list[Standing], Standing | None]:
+        """All rows that count, in parts, and the newest part, whose last rows are those that come.
 
-        So there are never many parts, and a load makes few of them anew.
+        Later loads are put ``together`` as they come. So there are never many parts, and a load makes one of them anew,
+        of which the next one has need.
         """
         base, storage = self.base, self.storage
         codes = base.files_of(FileKind.CODES)
         known = read_codes(storage, self.space, codes)
         found, others = parted(storage, base, self.dead, known)
-        parts = [self.rows_in(others[first:last]) for first, last in pairwise(_halves(len(others)))]
+        loads = [[*some] for _, some in groupby(others, lambda file: file.load)] + [[*coming]]
+        edges = pairwise(together(sum(file.rows for file in load) for load in loads))
+        parts = [self._rows_in([file for load in loads[first:last] for file in load]) for first, last in edges]
         if known is not None and found:
-            parts.append(self._kept([*found, *codes], known, joined_places(known, found.values())))
-        return [one for one in parts if one is not None]
+            parts.insert(0, self._kept(codes, known, found))
+        return [one for one in parts[:-1] if one is not None], parts[-1]
 
-    def _kept(self, files: Sequence[DataFile], known: Kept, places: np.ndarray | None) -> Standing:
-        shelf, coding = self._shelf(files), known.coding
+    def _kept(self, files: Sequence[DataFile], known: Kept, found: Mapping[DataFile, Places]) -> Standing:
+        """Rows whose codes are in files: all of them, or those of some files of rows."""
+        places, coding = joined_places(known, found.values()), known.coding
+        whose = () if places is None else tuple(file.path for file in found)
+        shelf = self._shelf(files, *whose, dead=places is not None)
 
         def codes() -> dict[str, np.ndarray]:
             lines = {name: some[0] for name, some in coding.codes.items()}
@@ -93,8 +106,8 @@ class _Old:
         rows = len(known.ids) if places is None else len(places)
         return Standing(self.space, self.layout, rows, codes, coding.values, shelf)
 
-    def rows_in(self, files: Sequence[DataFile]) -> Standing | None:
-        """The rows of some files that count, coded by themselves. Those of a load are a part for the next one."""
+    def _rows_in(self, files: Sequence[DataFile]) -> Standing | None:
+        """The rows of some files that count, coded by themselves."""
         shelf, names = self._shelf(files), [*self.space.columns]
 
         def make() -> tuple[np.ndarray, dict[str, pa.Array]]:
@@ -109,17 +122,27 @@ class _Old:
         codes, rows = dict(zip(names, lines, strict=True)), lines.shape[1]
         return Standing(self.space, self.layout, rows, lambda: codes, values.__getitem__, shelf) if rows else None
 
-    def _shelf(self, files: Sequence[DataFile]) -> Shelf:
-        """Where things are kept that are made of rows in some files but for those that are dead."""
-        dead = self.base.files_of(FileKind.DEAD)
-        return self.storage.shelf([*files, *dead], self.space.id, self.layout.terms.nullable)
+    def _shelf(self, files: Sequence[DataFile], *more: str, dead: bool = True) -> Shelf:
+        """Where things are kept that are made of rows in some files, perhaps but for those that are dead."""
+        without = self.base.files_of(FileKind.DEAD) if dead else []
+        return self.storage.shelf([*files, *without], self.space.id, self.layout.terms.nullable, *more)
 
 
 def _nbytes(some: np.ndarray | pa.Array) -> int:
     return int(some.nbytes)
 
 
-def _halves(count: int) -> list[int]:
-    """Where parts begin and end: of so many as the digits of a number have in base two."""
-    sizes = [1 << digit for digit in reversed(range(count.bit_length())) if count >> digit & 1]
-    return [*accumulate(sizes, initial=0)]
+def together(sizes: Iterable[int]) -> list[int]:
+    """Where parts begin and end: one takes in those after it until it is twice as large as what follows.
+
+    So they are few, and one size more makes the last part anew and leaves those before as they are.
+    """
+    edges, rows = [0], list[int]()
+    for end, size in enumerate(sizes, 1):
+        edges.append(end)
+        rows.append(size)
+        while len(rows) > 1 and rows[-2] < 2 * rows[-1]:
+            last = rows.pop()
+            rows[-1] += last
+            del edges[-2]
+    return edges

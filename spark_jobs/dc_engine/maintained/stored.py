@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dc_engine.discovery.boxes import Box, ways
 from dc_engine.discovery.enumerating import Sets, Violations, enumerator
-from dc_engine.discovery.files import read_dependencies, read_patterns
+from dc_engine.discovery.files import read_dependencies, read_patterns, write_dependencies
 from dc_engine.discovery.known import Known
 from dc_engine.discovery.listing import Dependency, cases
 from dc_engine.discovery.patterns import Layout
@@ -29,12 +29,21 @@ def set_file(snapshot: Snapshot) -> DataFile:
     return next(one for one in snapshot.files_of(FileKind.DEPENDENCIES) if one.path == path)
 
 
-def read_set(storage: Storage, snapshot: Snapshot) -> list[Dependency]:
+def read_set(storage: Storage, snapshot: Snapshot) -> Sequence[Dependency]:
     """All dependencies: those that hold, best first, then those that did."""
     file = set_file(snapshot)
-    return storage.shelf([file]).recall(
-        "set", lambda: read_dependencies(storage, file), lambda _: _IN_MEMORY * file.rows
-    )
+    return _remembered(storage, file, lambda: read_dependencies(storage, file))
+
+
+def write_set(storage: Storage, load: int, dependencies: Sequence[Dependency]) -> DataFile:
+    """Write them; the next load of this session knows them."""
+    file = write_dependencies(storage, load, dependencies)
+    _remembered(storage, file, lambda: dependencies)
+    return file
+
+
+def _remembered(storage: Storage, file: DataFile, make: Callable[[], Sequence[Dependency]]) -> Sequence[Dependency]:
+    return storage.shelf([file]).recall("set", make, lambda _: _IN_MEMORY * file.rows)
 
 
 def read_known(storage: Storage, snapshot: Snapshot) -> Known:

@@ -16,7 +16,7 @@ from dc_engine.detection.sizing import make_work
 from dc_engine.engines.work import detect
 from dc_engine.errors import ChangesError, capital, counted
 from dc_engine.history.change import Change
-from dc_engine.maintained.base import Ground, Kept, Maintained
+from dc_engine.maintained.base import Ground, Kept, Look, Maintained
 from dc_engine.maintained.continuity import (
     VIOLATIONS,
     added_rules,
@@ -82,7 +82,7 @@ class Violations(Maintained):
             merges += merges_of(self.plan, index, (runs if many else []) if everything else small_runs(runs))
         return merges
 
-    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int) -> Kept:
+    def changed(self, ground: Ground, base: Snapshot, change: Change, *, owner: int, seen: Look | None) -> Kept:  # noqa: ARG002
         """See ``Maintained``."""
         work = make_work(
             ground.storage,
