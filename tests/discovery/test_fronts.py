@@ -86,3 +86,15 @@ def test_very_many_combinations_are_not_told_apart():
     codes = np.arange(3_000, dtype=np.int32)[None]
     numbers, rows = combined(codes, np.array([2_999]), np.array([0]))
     assert (len(numbers), len(rows)) == (0, 0)
+
+
+def test_a_front_that_cannot_be_had_leaves_those_after_it_as_they_are():
+    rows = np.arange(2_000, dtype=np.int32)
+    codes = np.stack([rows, rows, rows, rows % 2])
+    made_of = tuple(np.array(one) for one in ([[0, -1], [3, -1]], [1, 1], [2, 2], [1, 1], [1, 1]))
+    built = build(codes, codes.max(axis=1).astype(np.int64), made_of, 1 << 19)
+    assert built[0].tolist() == [-1, 2]
+    boxes = np.array([[EQUAL, GREATER, LESS, 7], [7, GREATER, LESS, EQUAL]], np.uint8)
+    for far, meets in ((2_001, True), (7, False)):
+        mine = np.array([[1], [far], [5], [1]], np.int32)
+        assert meet(mine, np.array([[False], [True]]), boxes, made_of, built) == meets

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from random import Random
 from threading import current_thread, main_thread
 from typing import Any
 from unittest import mock
@@ -227,6 +228,18 @@ class TestALoad:
         for number in range(9):
             with_a_twin = table.told(f"twin of {number}", (300 + number, 1))
             assert bool(with_a_twin.invalidated) == (number == 0)
+
+    def test_breaks_a_rule_between_columns_of_few_values_beside_one_of_many(self, tmp_path):
+        table, chance = Table(tmp_path, "a b many some"), Random(1)
+        many = chance.sample(range(1_200), 1_200)
+        rows = [(row, row, many[row], chance.randrange(2)) for row in range(1_200)]
+        rows[600:602] = [(600, 601, 1_150, 1), (601, 600, 5, 0)]
+        table.apply("first", *rows)
+        table.discover(classes=["dc"], mode="witnessed", limits={"max_terms": 3})
+        lost = table.told("last", (1_300, -5, -1, 1)).invalidated
+        assert [(one.text, one.violations) for one in lost] == [
+            ("not (t.a <= s.a and t.b >= s.b and t.some <= s.some)", 1_200)
+        ]
 
     @pytest.mark.parametrize("more", [{}, {"max_error": 0.2}, {"limits": {"min_support": 2}}])
     def test_remembers_the_set_that_it_wrote_as_it_would_be_read(self, tmp_path, more):

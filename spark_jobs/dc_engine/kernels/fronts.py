@@ -134,7 +134,8 @@ def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
     begins, used = np.empty(64, np.int64), 0
     seen, noted = np.empty(64, np.int32), 0
     froms, reach, steps = np.empty(256, np.int32), np.empty(256, np.int32), 0
-    combinations, rows, order = np.empty(0, np.int16), np.empty(0, np.int64), grouped(codes[0][:0], 0)
+    combinations, rows = np.empty(0, np.int16), np.empty(0, np.int64)
+    order, order_of = grouped(codes[0][:0], 0), np.int64(-2)
     for number in range(lasts.size):
         few, before = fews[number], max(number - 1, 0)
         terms = few[few >= 0]
@@ -142,11 +143,9 @@ def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
             combinations, rows = combined(codes, tops, terms)
         if not rows.size and codes.shape[1]:
             continue
-        if not number or firsts[number] != firsts[before]:
-            alone = np.zeros(codes.shape[1], np.int32)
-            order = (
-                grouped(codes[firsts[number]], tops[firsts[number]] + 1) if firsts[number] >= 0 else grouped(alone, 1)
-            )
+        if firsts[number] != order_of:  # not those of the front before, which may have been left out
+            alone, order_of = np.zeros(codes.shape[1], np.int32), firsts[number]
+            order = grouped(codes[order_of], tops[order_of] + 1) if order_of >= 0 else grouped(alone, 1)
         its, its_froms, its_reach = stairs(
             combinations, rows.size, order, codes[lasts[number]], ways[number], signs[number], most - steps
         )
