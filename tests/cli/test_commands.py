@@ -239,3 +239,13 @@ class TestCheck:
         (folder / "bare.csv").write_text("1,a,7\n")
         done = dcgate("check", "rules.yml", "--sample", "bare.csv", "--option", "header=false")
         assert (done.code, "header=true" in done.out) == (1, True)
+
+    def test_rows_that_are_not_there_do_not_end_the_process(self, dcgate: Dcgate, folder: Path) -> None:
+        (folder / "rows.json").write_bytes(b'\xef\xbb\xbfnull\n null\n{"id": 1, "customer": "a", "amount": 2}\nnull\n')
+        done = dcgate("check", "rules.yml", "--sample", "rows.json")
+        assert (done.code, done.out.splitlines()[-1]) == (
+            0,
+            "They fit rows.json: id bigint, customer string, amount bigint",
+        )
+        (folder / "none.json").write_text("null\n")
+        assert dcgate("check", "rules.yml", "--sample", "none.json").out.startswith("Column id, which the key needs")

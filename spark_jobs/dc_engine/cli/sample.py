@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ _CSV_OPTIONS = {"header", "inferschema", "escape", "sep", "delimiter", "quote", 
 _SPARK = "Add --spark to read it with Spark."
 _MOST_BYTES = 1 << 20
 """So much of a text file tells its types."""
+_NOTHING = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s*null)*")
+"""Rows of JSON that are not there: before all others they end the process in Arrow."""
 
 
 def sample_types(source: Changes) -> dict[str, str]:
@@ -71,7 +74,7 @@ def _json(path: Path, options: Mapping[str, str]) -> dict[str, str]:
     with pa.input_stream(path) as file:
         text = file.read(_MOST_BYTES)
         whole = text if not file.read(1) else text[: text.rfind(b"\n") + 1]
-    found = json.read_json(pa.BufferReader(whole)).schema
+    found = json.read_json(pa.BufferReader(_NOTHING.sub(b"", whole, count=1))).schema
     return {one.name: "string" if pa.types.is_timestamp(one.type) else _guessed(one.type) for one in found}
 
 
