@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from benchmarks.lines import Line, say
 from dags_examples.tax_data import tax_table
+from dc_engine.changing import advanced
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.rows import LOAD_BITS, ROW_ID, write_rows
 from dc_engine.discovery.coded import Coded, encoded
@@ -184,7 +185,7 @@ class _State:
 
     def load(self, rows: pa.Table, *, remembering: bool = True) -> Kept:
         change = Change(inserts=[self._file(rows, 2)])
-        return self.kept.changed(self._ground(remembering=remembering), self.base, change, owner=2)
+        return advanced(self._ground(remembering=remembering), self.base, [self.kept], change).kept[0]
 
     def _ground(self, *, remembering: bool = True) -> Ground:
         engine: Any = SimpleNamespace(searching=lambda *_: None, has_workers=False)  # all is done here
