@@ -33,8 +33,11 @@ def check_load_is_named(load_id: Any) -> None:
         )
 
 
-def check_question(on_violation: str, timeout: Any, assigned_users: Any) -> None:
+def check_question(on_violation: str, timeout: Any, assigned_users: Any, notifiers: Any) -> None:
     """Refuse what a question to a person cannot have, and what belongs to one that is never asked."""
+    for name, value in (("assigned_users", assigned_users), ("notifiers", notifiers)):
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{name} is {value!r}, and must be a list.")
     if on_violation != "ask" and (timeout is not None or assigned_users):
         raise ValueError("response_timeout and assigned_users need on_violation='ask': nobody is asked otherwise.")
     if timeout is not None and not (isinstance(timeout, timedelta) and timeout > timedelta()):

@@ -339,7 +339,7 @@ class DcGateOperator(DcSparkOperator):
         check_choice("on_violation", self.on_violation, ON_VIOLATION)
         if self.on_invalidated is not None:
             check_choice("on_invalidated", self.on_invalidated, ON_INVALIDATED)
-        check_question(self.on_violation, self.response_timeout, self.assigned_users)
+        check_question(self.on_violation, self.response_timeout, self.assigned_users, self.notifiers)
         check_asset(self.asset)
         check_mapping(self)
         check_load_is_named(self.load_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -69,7 +70,7 @@ class DcMaintainOperator(DcStateOperator):
             read_source("table", settled(table))
         if not isinstance(keep_snapshots, int) or keep_snapshots < 1:
             raise ValueError(f"keep_snapshots is {keep_snapshots!r}, and must be a whole number of at least 1.")
-        if not isinstance(grace_hours, int | float) or grace_hours < 0:
+        if not isinstance(grace_hours, int | float) or not 0 <= grace_hours < math.inf:
             raise ValueError(f"grace_hours is {grace_hours!r}, and must be a number of at least 0.")
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_AGES = 1_000_000
+"""No file is so many hours old."""
+
+
 @dataclass(frozen=True, slots=True)
 class Maintenance:
     """The request of one action."""
@@ -188,7 +192,7 @@ def _compact(engine: Engine, storage: Storage, current: Snapshot, asked: Mainten
 
 
 def _vacuum(_: Engine, storage: Storage, current: Snapshot, asked: Maintenance) -> dict[str, Any]:
-    grace = timedelta(hours=asked.grace_hours)
+    grace = timedelta(hours=min(asked.grace_hours, _AGES))
     done = vacuum(storage, current, keep=int(asked.keep_snapshots), before=datetime.now(UTC) - grace)
     text = (
         f"removed {counted(len(done.files), 'file')} ({counted(done.bytes, 'byte')}), "

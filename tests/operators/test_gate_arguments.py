@@ -218,6 +218,8 @@ class TestRefusedWhenTheDagIsParsed:
             ({"on_violation": "ask", "response_timeout": timedelta()}, "must be a positive timedelta"),
             ({"on_violation": "ask", "response_timeout": 60}, "must be a positive timedelta"),
             ({"on_violation": "ask", "assigned_users": ["ada"]}, "each is a mapping"),
+            ({"assigned_users": None}, "assigned_users is None, and must be a list"),
+            ({"on_violation": "ask", "notifiers": print}, "notifiers is .* and must be a list"),
             ({"asset": "tax"}, "must be an Asset"),
             ({"asset": Asset("tax"), "outlets": [Asset("tax")]}, "is in 'outlets' too"),
         ],

@@ -155,6 +155,8 @@ class TestMaintain:
             ({"action": "vacuum", "keep_snapshots": 0}, "keep_snapshots is 0, and must be .* at least 1"),
             ({"action": "vacuum", "grace_hours": -1}, "grace_hours is -1"),
             ({"action": "vacuum", "grace_hours": "24"}, "grace_hours is '24'"),
+            ({"action": "vacuum", "grace_hours": float("nan")}, "grace_hours is nan"),
+            ({"action": "vacuum", "grace_hours": float("inf")}, "grace_hours is inf"),
             ({"application": "mine.py"}, "DcMaintainOperator sets 'application' itself"),
         ],
     )
