@@ -2,7 +2,8 @@
 
 Numba's own cache has no lock. Two processes that keep code for different types of one kernel at the same time may both
 take the next number for it, and from then on one of them finds what the other has compiled, for other types. Here they
-take turns.
+take turns. What was kept is taken as it is: before, numba would import all that it needs to compile, which takes as long
+as importing numba.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 
 class _InTurn(FunctionCache):
     """A cache that one process at a time reads or writes."""
 
-    def load_overload(self, *given: Any) -> Any:
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # what arrays are allocated with
         with self._turn():
-            return super().load_overload(*given)
+            return self._load_overload(sig, target_context)
 
     def save_overload(self, *given: Any) -> None:
         with self._turn():
