@@ -15,7 +15,7 @@ LIGHT = {
 }
 FACTS = {"errors", "masking", "request", "sizes", "threads", "verdict"}
 ROOMS_BELOW = {
-    "kernels": {"kernels"},
+    "kernels": {"kernels", "settling"},
     "constraints": {"constraints", "errors"},
     "state": {"state", "errors", "sizes", "threads"},
     "detection": {"detection", "constraints", "state", "kernels", *FACTS},

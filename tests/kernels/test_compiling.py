@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,36 @@ def test_a_kernel_that_was_compiled_for_some_types_is_found_again(module: Any) -
     assert again.total(np.array([0.5, 1.0])) == 1.5
     assert sum(again.total.stats.cache_hits.values()) == 2
     assert not again.total.stats.cache_misses
+
+
+_PROCESS = """
+import sys
+import numpy as np
+from dc_engine.kernels.compiling import kernel
+from totals import total
+
+@kernel
+def repeated(values, times):
+    more = np.empty(values.size, values.dtype)
+    more[:] = values
+    return times * total(more)
+
+for known in (lambda some: total(some), lambda some: repeated(some, eval(sys.argv[1]))):
+    print(known(np.array([1, 2])), "numba.np.linalg" in sys.modules)
+"""
+
+
+def test_a_process_imports_what_compiles_kernels_only_for_one_that_is_not_there(module: Any) -> None:
+    script = Path(module.__file__).with_name("process.py")
+    script.write_text(_PROCESS)
+
+    def said(times: str) -> list[str]:
+        done = subprocess.run([sys.executable, script, times], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    assert said("2") == ["3 True", "6 True"]
+    assert said("2") == ["3 False", "6 False"]
+    assert said("0.5") == ["3 False", "1.5 True"], "it calls one that was found"
 
 
 def test_nobody_keeps_or_reads_code_of_kernels_while_another_process_does(module: Any, tmp_path: Path) -> None:

@@ -30,25 +30,67 @@ def test_the_same_sources_give_the_same_bytes(tmp_path):
     assert build_engine_zip(tmp_path / "a").read_bytes() == build_engine_zip(tmp_path / "b").read_bytes()
 
 
-def test_the_zip_can_be_imported_from(tmp_path):
-    archive = build_engine_zip(tmp_path)
-    script = f"import sys; sys.path.insert(0, {str(archive)!r}); import dc_engine.verdict as v; print(v.__file__)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == f"{archive}/dc_engine/verdict.py"
+def begun(archive: Path, script: str, cache: Path) -> subprocess.Popen[str]:
+    """A process that finds the engine in a zip alone."""
+    environment = {**os.environ, "PYTHONPATH": str(archive), "XDG_CACHE_HOME": str(cache)}
+    return subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=archive.parent, env=environment
+    )
+
+
+def said(process: subprocess.Popen[str]) -> list[str]:
+    """The lines that it writes."""
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    return output.splitlines()
+
+
+FOUND = "import dc_engine.detection.codes as c, os; print(c.__file__); print(os.path.exists(c.__cached__))"
+KERNELS = "import dc_engine.kernels as k; print(k.__path__[0])"
+
+
+def test_the_engine_in_a_zip_is_compiled_once_a_machine(tmp_path):
+    archive, cache = build_engine_zip(tmp_path), tmp_path / "cache"
+    first = [begun(archive, FOUND, cache) for _ in range(3)]  # at the same time
+    found = [said(one) for one in first]
+    assert found == [found[0]] * 3
+    assert said(begun(archive, FOUND, cache)) == found[0]
+    (folder,) = (cache / "airflow-dc-provider").iterdir()
+    assert found[0] == [f"{folder}/dc_engine/detection/codes.py", "True"]
+    with zipfile.ZipFile(archive) as zipped:
+        for name in zipped.namelist():
+            if "kernels/" not in name:
+                assert (folder / name).read_bytes() == zipped.read(name)
+    assert not (folder / "dc_engine" / "kernels").exists()
+
+
+def test_where_nothing_can_be_kept_the_engine_is_imported_from_its_zip(tmp_path):
+    archive, cache = build_engine_zip(tmp_path), tmp_path / "cache"
+    cache.write_text("no folder")
+    script = f"{FOUND}; {KERNELS}"
+    inside = [f"{archive}/dc_engine/detection/codes.py", "False", f"{archive}/dc_engine/kernels"]
+    assert said(begun(archive, script, cache)) == inside
 
 
 def test_kernels_are_compiled_once_a_machine_although_they_come_in_a_zip(tmp_path):
     archive = build_engine_zip(tmp_path)
     kernels = {path.name for path in (Path(dc_engine.__file__).parent / "kernels").glob("*.py")} - {"__init__.py"}
-    script = "import dc_engine.kernels as k; print(k.__file__); print(*k.__path__)"
-    environment = {**os.environ, "PYTHONPATH": str(archive), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
-    )
-    package, settled = done.stdout.splitlines()
-    assert package.startswith(str(archive))
+    (settled,) = said(begun(archive, KERNELS, tmp_path / "cache"))
     assert Path(settled).is_relative_to(tmp_path / "cache")
-    assert {path.name for path in Path(settled).iterdir()} == kernels
+    assert {path.name for path in Path(settled).glob("*.py")} == kernels
+
+
+def test_another_version_of_the_engine_leaves_kernels_that_are_the_same_compiled(tmp_path):
+    archive, other, cache = build_engine_zip(tmp_path), tmp_path / "other.zip", tmp_path / "cache"
+    with zipfile.ZipFile(archive) as one, zipfile.ZipFile(other, "w") as another:
+        for name in one.namelist():
+            more = b"OTHER = True\n" if name == "dc_engine/detection/codes.py" else b""
+            another.writestr(name, one.read(name) + more)
+    script = f"{FOUND}; {KERNELS}"
+    before, after = said(begun(archive, script, cache)), said(begun(other, script, cache))
+    assert before[0] != after[0]
+    assert Path(after[0]).read_text().endswith("OTHER = True\n")
+    assert before[2] == after[2]
 
 
 def test_the_application_is_part_of_the_installed_engine():

@@ -2,8 +2,8 @@
 
 Numba's own cache has no lock. Two processes that keep code for different types of one kernel at the same time may both
 take the next number for it, and from then on one of them finds what the other has compiled, for other types. Here they
-take turns. What was kept is taken as it is: before, numba would import all that it needs to compile, which takes as long
-as importing numba.
+take turns. What was kept is taken as it is: numba would first import all that it needs to compile, which takes as
+long as numba itself.
 """
 
 from __future__ import annotations
