@@ -151,6 +151,11 @@ def kernels_are_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def repository() -> Path:
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
 def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with Airflow's tables, to be copied: an Airflow of its own need not make them."""
     home = tmp_path_factory.mktemp("airflow-database")

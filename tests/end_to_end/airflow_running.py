@@ -68,8 +68,6 @@ class RunningAirflow:
     url: str
     process: subprocess.Popen[bytes]
     tokens: dict[str, str] = field(default_factory=dict)
-    triggerer: subprocess.Popen[bytes] | None = None
-    """The second one, after a restart."""
 
     @property
     def log(self) -> str:
@@ -238,19 +236,11 @@ class RunningAirflow:
         self.until(lambda: text in self.logs(dag_id, run_id, task_id), f"{task_id} of {dag_id} has logged {text!r}")
 
     def restart_triggerer(self) -> None:
-        """End the triggerer with all that it runs, and start another: ``standalone`` would not."""
-        (old,) = [one for one in psutil.Process(self.process.pid).children() if one.cmdline()[-1] == "triggerer"]
-        old.terminate()  # nobody collects it: it stays a zombie
-        self.until(lambda: old.status() == psutil.STATUS_ZOMBIE, "the triggerer has ended")
-        with (self.home / "triggerer.log").open("wb") as log:
-            self.triggerer = subprocess.Popen(
-                [sys.executable, "-m", "airflow", "triggerer", "--skip-serve-logs"],
-                env=environment(self.home, int(self.url.rpartition(":")[2])),
-                cwd=self.home,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        """End the triggerer with all that it runs; another one is started at once."""
+        components = psutil.Process(self.process.pid).children()
+        (old,) = [one for one in components if one.cmdline()[0] == "airflow triggerer"]
+        old.terminate()
+        self.until(lambda: not old.is_running(), "the triggerer has ended")
 
     def until(self, found: Callable[[], Found | None], what: str, seconds: float = _PATIENCE) -> Found:
         """Wait for something; what is not there in time is an error that quotes Airflow's own log.
@@ -283,7 +273,7 @@ def running_airflow(home: Path) -> Iterator[RunningAirflow]:
     url = f"http://127.0.0.1:{port}"
     with (home / "airflow.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "airflow", "standalone"],
+            [sys.executable, "-m", "tests.end_to_end.components"],
             env=environment(home, port),
             cwd=home,
             stdout=log,
@@ -295,10 +285,9 @@ def running_airflow(home: Path) -> Iterator[RunningAirflow]:
         running.until(lambda: _is_healthy(url), "Airflow is up")
         yield running
     finally:
-        for one in filter(None, (process, running.triggerer)):
-            end_descendants(one.pid)
-            os.killpg(one.pid, signal.SIGKILL)
-            one.wait()
+        end_descendants(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @contextmanager

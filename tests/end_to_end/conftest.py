@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.airflow_running import RunningAirflow, api_server, running_airflow
-
-
-@pytest.fixture(scope="session")
-def repository() -> Path:
-    return Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="package")

@@ -21,7 +21,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory, repository: Path, airflow
     (output / "airflow").mkdir()
     shutil.copy(airflow_database, output / "airflow")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYSPARK", "DC_"))}
-    command = [sys.executable, "-m", "tests.end_to_end.run_waiting", output]
+    command = [sys.executable, "-m", "tests.dags_examples.run_waiting", output]
     environment = {**kept, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]

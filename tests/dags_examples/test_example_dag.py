@@ -30,7 +30,7 @@ def outcomes(output: Path, repository: Path, airflow_database: Path) -> dict[str
     """The first load (green), a discovery, and the broken load (red), each with its own spark-submit."""
     (output / "airflow").mkdir()
     shutil.copy(airflow_database, output / "airflow")
-    command = [sys.executable, "-m", "tests.end_to_end.run_example", output, "monday", "night", "wednesday"]
+    command = [sys.executable, "-m", "tests.dags_examples.run_example", output, "monday", "night", "wednesday"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYSPARK"))}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
