@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -176,6 +177,18 @@ class TestNewRows:
             assert not passes(known, [there], bad, 0)
         assert all(call.args[4].size <= 2 for call in find.call_args_list)
         assert find.call_count - many < many
+
+    def test_whom_nulls_spare_takes_little_more_room_than_the_answers(self):
+        space = space_of(Asked(classes=("fd",)), dict.fromkeys("abcd", "int"), {})
+        chance = np.random.default_rng(0)
+        ways = Ways(Layout(space.terms("abcd")), np.where(chance.random((4_000, 4)) < 0.5, 2, 7).astype(np.uint8))
+        mine = np.where(chance.random((4, 1_000)) < 0.2, -1, 1)
+        tracemalloc.start()
+        asked = ways.asked(mine)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 2 * asked.nbytes
+        assert (asked == [[not (mine[box, row] < 0).any() for row in range(1_000)] for box in ways.masks < 7]).all()
 
     @pytest.mark.parametrize("code", [0, 1])
     def test_values_that_come_in_turns_are_known_to_be_frequent(self, code):

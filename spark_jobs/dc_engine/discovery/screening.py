@@ -79,7 +79,8 @@ class Ways:
         """For each box and row whether it has to be looked at: a NULL in a term of a box violates nothing."""
         if mine.min(initial=0) >= 0:
             return np.ones((len(self.masks), mine.shape[1]), bool)
-        return self.said.astype(np.float32) @ (mine < 0).astype(np.float32) == 0
+        nulls, kinds = np.unique(mine < 0, axis=1, return_inverse=True)  # of many rows there are few kinds
+        return (self.said.astype(np.float32) @ nulls.astype(np.float32) == 0)[:, kinds.ravel()]
 
 
 @dataclass(frozen=True, slots=True)
