@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Literal
 
 from dc_engine.constraints.model import Nulls, Severity, Tolerance
@@ -13,6 +14,7 @@ from dc_engine.errors import StateError
 SCHEMA_VERSION = 1
 _DEPTH = 2
 """So deep the parts of a verdict have lines of their own."""
+_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode
 MASKED = "***"
 """What stands for a value that must not be shown."""
 Decision = Literal["pass", "warn", "fail"]
@@ -146,7 +148,12 @@ def _named_class(one: DependencyVerdict) -> dict[str, Any]:
 
 def _values(one: Any) -> dict[str, Any]:
     """A fact by its fields. They are plain already: ``asdict`` would copy each of some hundred dependencies deeply."""
-    return {each.name: getattr(one, each.name) for each in fields(one)}
+    return {name: getattr(one, name) for name in _names_in(one.__class__)}
+
+
+@cache
+def _names_in(kind: type) -> list[str]:
+    return [each.name for each in fields(kind)]
 
 
 def _lost(severity: Severity) -> Decision:
@@ -274,8 +281,8 @@ def as_lines(value: Any, depth: int = 0) -> str:
     """A document as JSON that people can read and that is fast to write: each entry of a list is a line."""
     pad, end = "\n" + " " * (depth + 1), "\n" + " " * depth
     if isinstance(value, dict) and any(isinstance(one, dict | list) for one in value.values()) and depth < _DEPTH:
-        fields = [f"{json.dumps(name, ensure_ascii=False)}: {as_lines(one, depth + 1)}" for name, one in value.items()]
+        fields = [f"{_AS_JSON(name)}: {as_lines(one, depth + 1)}" for name, one in value.items()]
         return f"{{{pad}{f',{pad}'.join(fields)}{end}}}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return f"[{pad}{f',{pad}'.join(json.dumps(one, ensure_ascii=False) for one in value)}{end}]"
-    return json.dumps(value, ensure_ascii=False)
+        return f"[{pad}{f',{pad}'.join(map(_AS_JSON, value))}{end}]"
+    return _AS_JSON(value)

@@ -69,9 +69,9 @@ def test_parts_that_were_coded_before_are_coded_as_if_together(table, data):
     expected = encoded(space, together, np.arange(rows)).codes
     found = united(space, before, rows)
     assert list(found) == list(expected)
-    for members in space.order_classes:
-        ordered = bool(space.in_order & set(members))
-        one, two = (np.concatenate([codes[name] for name in members]) for codes in (found, expected))
+    for same in space.order_classes:
+        ordered = bool(space.in_order & set(same.members))
+        one, two = (np.concatenate([codes[name] for name in same.members]) for codes in (found, expected))
         assert one.dtype == np.int32
         assert ranks(one, one, ordered=ordered) == ranks(two, two, ordered=ordered)
         assert ((one < 0) == (two < 0)).all(), "NULL is negative, where it is ignored"

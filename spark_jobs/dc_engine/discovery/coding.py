@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dc_engine.detection.codes import NULL, coded, codes_of, comparable, dictionary_coded, pieces_of, sorted_order
-from dc_engine.detection.comparable import common_family, family
-from dc_engine.discovery.space import Space
+from dc_engine.discovery.space import OrderClass, Space
 from dc_engine.threads import processors, side_by_side
 
 _AT_ONCE = 4
@@ -46,31 +45,13 @@ class Coding:
 Part = Columns | Coding
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
-    """Columns that are compared with each other."""
-
-    members: Sequence[str]
-    family: str
-    ordered: bool
-
-
-def _classes(space: Space) -> list[_Class]:
-    found = []
-    for members in space.order_classes:
-        common = common_family({family(space.columns[name]) or "" for name in members})
-        assert common is not None, "columns that are compared have one family"
-        found.append(_Class(members, common, bool(space.in_order & set(members))))
-    return found
-
-
 def coding_of(space: Space, parts: Sequence[Part]) -> Coding:
     """The codes of all rows of some parts, one after the other."""
     codes: dict[str, Sequence[np.ndarray]] = {}
     values: dict[str, pa.Array] = {}
     known = any(isinstance(part, Coding) for part in parts)
-    for one in _classes(space):
-        name, given = one.members[0], _read(parts, one)
+    for one in space.order_classes:
+        name, given = one.name, _read(parts, one)
         if known:
             found = _together(parts, given, one)
             codes |= {member: [np.concatenate(some)] for member, some in found.codes.items()}
@@ -91,7 +72,7 @@ def united(space: Space, parts: Sequence[Part], rows: int) -> dict[str, np.ndarr
     named = dict(zip(space.columns, lines, strict=True))
     known, reading = any(isinstance(part, Coding) for part in parts), Lock()
 
-    def fill(one: _Class) -> None:
+    def fill(one: OrderClass) -> None:
         with reading:
             given = _read(parts, one)
         found = (_together if known else _afresh)(parts, given, one)
@@ -100,7 +81,7 @@ def united(space: Space, parts: Sequence[Part], rows: int) -> dict[str, np.ndarr
             if space.nulls == "equal":
                 named[name] += 1
 
-    side_by_side(fill, _classes(space), min(processors(), _AT_ONCE) if known and rows > _FEW_ROWS else 1)
+    side_by_side(fill, space.order_classes, min(processors(), _AT_ONCE) if known and rows > _FEW_ROWS else 1)
     return named
 
 
@@ -118,8 +99,8 @@ def placed(
     ``find`` finds values among those of a class without order, by its first column: see ``found_among``.
     """
     found: dict[str, np.ndarray] = {}
-    for one in _classes(space):
-        name = one.members[0]
+    for one in space.order_classes:
+        name = one.name
         old, some, used = known(name), values(name), None
         places = np.full(len(some) + 1, NULL, np.int32)
         if wanted is not None:
@@ -138,8 +119,8 @@ Given = Sequence[Any]
 """What was read of an order class: of each part that has codes their values, of any other the columns."""
 
 
-def _read(parts: Sequence[Part], one: _Class) -> Given:
-    name = one.members[0]
+def _read(parts: Sequence[Part], one: OrderClass) -> Given:
+    name = one.name
     return [
         part.values(name) if isinstance(part, Coding) else [part[member] for member in one.members] for part in parts
     ]
@@ -158,7 +139,7 @@ class _Coded:
         return pa.concat_arrays(self.arrays).take(pa.array(np.argsort(np.concatenate(self.places))))
 
 
-def _afresh(parts: Sequence[Part], given: Given, one: _Class) -> _Coded:  # noqa: ARG001
+def _afresh(parts: Sequence[Part], given: Given, one: OrderClass) -> _Coded:  # noqa: ARG001
     """The codes of an order class where no part has any."""
     codes = codes_of(_by_column(given), one.family, ordered=one.ordered)
     return _Coded({name: [some] for name, some in zip(one.members, codes, strict=True)})
@@ -173,8 +154,8 @@ def _one_after_the_other(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
 
 
-def _by_member(one: _Class, codes: np.ndarray) -> dict[str, np.ndarray]:
-    return dict(zip(one.members, np.split(codes, len(one.members)), strict=True))
+def _by_member(one: OrderClass, codes: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(one.members, codes.reshape(len(one.members), -1), strict=True))
 
 
 def _coded(arrays: Sequence[Sequence[pa.Array]]) -> tuple[list[np.ndarray], pa.Array]:
@@ -184,7 +165,7 @@ def _coded(arrays: Sequence[Sequence[pa.Array]]) -> tuple[list[np.ndarray], pa.A
     return np.split(codes.astype(np.int32), np.cumsum(sizes)[:-1]), values
 
 
-def _together(parts: Sequence[Part], given: Given, one: _Class) -> _Coded:
+def _together(parts: Sequence[Part], given: Given, one: OrderClass) -> _Coded:
     """The codes of all members of an order class in all parts: those of the part with the most values stay."""
     values = {place: given[place] for place, part in enumerate(parts) if isinstance(part, Coding)}
     base = max(values, key=lambda place: len(values[place]), default=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,7 @@ def codes_owners(space: Space) -> tuple[str, str]:
 def write_codes(storage: Storage, space: Space, ids: np.ndarray, coding: Coding) -> list[DataFile]:
     """The codes of some rows, by their ids, which ascend; and the values of the codes, which are numbers of lines."""
     codes = pa.table({ROW_ID: ids, **{name: np.concatenate(some) for name, some in coding.codes.items()}})
-    values = {members[0]: coding.values(members[0]) for members in space.order_classes}
+    values = {one.name: coding.values(one.name) for one in space.order_classes}
     most = max(map(len, values.values()))
     builder = Builder(pa.schema([(name, some.type) for name, some in values.items()]))
     for first in range(0, max(most, 1), SIZES.row_group):
@@ -167,7 +167,8 @@ def read_codes(storage: Storage, space: Space, files: Sequence[DataFile]) -> Kep
     owners = codes_owners(space)
     if not by_owner.keys() >= set(owners):
         return None
-    reader, known = Reader(storage, by_owner[owners[0]], keep=True), Reader(storage, by_owner[owners[1]])
+    reader = Reader(storage, by_owner[owners[0]], keep=True)
+    known = cache(lambda: Reader(storage, by_owner[owners[1]]))
     shelf = storage.shelf([by_owner[owner] for owner in owners])
     groups, names = np.arange(len(reader.group_starts) - 1), [*space.columns]
     ids = reader.made(groups, [ROW_ID], "ids", lambda table: whole(table.column(ROW_ID)).to_numpy(), _nbytes)
@@ -179,10 +180,10 @@ def read_codes(storage: Storage, space: Space, files: Sequence[DataFile]) -> Kep
 
     def values(name: str) -> pa.Array:
         def make() -> pa.Array:
-            members = next(some for some in space.order_classes if some[0] == name)
+            members = next(one.members for one in space.order_classes if one.name == name)
             count = 1 + max(int(codes[member][0].max(initial=-1)) for member in members)
-            mine = range(int(np.searchsorted(known.group_starts[:-1], count)))
-            return whole(known.read(mine, [name]).column(0))[:count]
+            mine = range(int(np.searchsorted(known().group_starts[:-1], count)))
+            return whole(known().read(mine, [name]).column(0))[:count]
 
         return shelf.recall(("values", name), make, _nbytes)
 

@@ -74,20 +74,28 @@ class Moves:
 
 
 def listed(
-    terms: Terms, nulls: Nulls, sets: Sets, scales: Scales, since: str, violations: Violations | None = None
+    terms: Terms,
+    nulls: Nulls,
+    sets: Sets,
+    scales: Scales,
+    since: str,
+    violations: Violations | None = None,
+    before: Iterable[Dependency] = (),
 ) -> list[Dependency]:
     """All dependencies of all classes, best first; those that are not shown last. Mirror images are one.
 
-    ``violations`` are there where a few are allowed.
+    ``violations`` are there where a few are allowed. Those that were there ``before``, in these terms, keep names.
     """
-    found = []
+    found, names = [], {(one.kind, one.box): (one.id, one.text, one.formula) for one in before}
     for kind, boxes in sets.items():
         each = sorted({canonical(terms, box) for box in boxes})
         shown = _shown(terms, kind, each)
         worth = scales.weigh(kind, shown)
         known = set(shown)
         for box in each:
-            found.append((_named(terms, nulls, kind, box, since), worth.get(box, Worth(None, 0.0)), box in known))
+            id_, text, formula = names.get((kind, box)) or _named(terms, nulls, kind, box)
+            one = Dependency(id_, kind, text, formula, box, since=since)
+            found.append((one, worth.get(box, Worth(None, 0.0)), box in known))
     scores: dict[Box, float] = {}
     for one, its, is_shown in found:
         if is_shown:
@@ -111,7 +119,8 @@ def cases(kind: str, rows: int) -> int:
     return rows if kind == "od" else rows * (rows - 1) // 2
 
 
-def _named(terms: Terms, nulls: Nulls, kind: str, box: Box, since: str) -> Dependency:
+def _named(terms: Terms, nulls: Nulls, kind: str, box: Box) -> tuple[str, str, str]:
+    """The id of a dependency, its text, and its formula."""
     bodies = (body_of(terms, box),)
     if kind == "od":
         text = order_text(bodies[0])
@@ -120,7 +129,7 @@ def _named(terms: Terms, nulls: Nulls, kind: str, box: Box, since: str) -> Depen
     else:
         text = pod_text(bodies[0]) if kind == "pod" and is_pod(box) else ""
     formula = print_bodies(bodies)
-    return Dependency(dependency_id(kind, bodies, nulls), kind, text or formula, formula, box, since=since)
+    return dependency_id(kind, bodies, nulls), text or formula, formula
 
 
 def _shown(terms: Terms, kind: str, boxes: Sequence[Box]) -> list[Box]:

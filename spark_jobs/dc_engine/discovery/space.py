@@ -49,6 +49,20 @@ class Cross:
     ops: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OrderClass:
+    """Columns that are compared with each other, so that they need codes in one order, if their values have one."""
+
+    members: Sequence[str]
+    family: str
+    ordered: bool
+
+    @property
+    def name(self) -> str:
+        """That of the first column."""
+        return self.members[0]
+
+
 @dataclass(frozen=True)
 class Space:
     """What is looked for, and where."""
@@ -121,9 +135,9 @@ class Space:
         crossed = [one for one in self.cross if set(one.ops) - {op.value for op in EQUALITY}]
         return {*self.ordered, *(name for one in crossed for name in (one.left, one.right))}
 
-    @property
-    def order_classes(self) -> list[list[str]]:
-        """Columns that are compared with each other, so that they need codes in one order."""
+    @cached_property
+    def order_classes(self) -> list[OrderClass]:
+        """All columns, in such classes."""
         leader = {name: name for name in self.columns}
 
         def find(name: str) -> str:
@@ -131,8 +145,15 @@ class Space:
 
         for one in self.cross:
             leader[find(one.left)] = find(one.right)
-        roots = {find(name): None for name in self.columns}
-        return [[name for name in self.columns if find(name) == root] for root in roots]
+        classes: dict[str, list[str]] = {}
+        for name in self.columns:
+            classes.setdefault(find(name), []).append(name)
+        return [self._order_class(members) for members in classes.values()]
+
+    def _order_class(self, members: Sequence[str]) -> OrderClass:
+        common = common_family({family(self.columns[name]) or "" for name in members})
+        assert common is not None, "columns that are compared have one family"
+        return OrderClass(members, common, bool(self.in_order & set(members)))
 
 
 @dataclass(frozen=True, slots=True)

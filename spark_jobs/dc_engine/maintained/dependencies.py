@@ -146,8 +146,8 @@ class Dependencies(Maintained):
         past = [one for one in before if one.until is not None]
         if are < 2:  # whatever held still does
             return past, Moves()
-        now = self._named(known, passage.scales(known, moment), load_id)
         holding = self._carried(last, known, before)
+        now = self._named(known, passage.scales(known, moment), load_id, holding)
         after, moves = moved(self.space.terms(known.nullable), holding, now, load_id, known.bound)
         moves = self._without_faded(moves, known, passage, moment)
         lost = [replace(one, until=gone or load_id, rank=None) for one in (*moves.lost, *moves.faded)]
@@ -181,10 +181,10 @@ class Dependencies(Maintained):
             return holding
         return [replace(one, box=carried(old, now, one.kind, one.box)) for one in holding]
 
-    def _named(self, known: Known, scales: Scales, load_id: str) -> list[Dependency]:
-        """The dependencies of two rows or more, named and ranked."""
+    def _named(self, known: Known, scales: Scales, load_id: str, before: Sequence[Dependency] = ()) -> list[Dependency]:
+        """The dependencies of two rows or more, named and ranked; in the same terms those that held ``before``."""
         terms = self.space.terms(known.nullable)
-        return listed(terms, self.space.nulls, known.sets, scales, load_id, known.violations)
+        return listed(terms, self.space.nulls, known.sets, scales, load_id, known.violations, before)
 
     def _facts(self, known: Known, dependencies: Sequence[Dependency], file: DataFile) -> dict[str, Any]:
         shown = [one for one in dependencies if one.shown and one.until is None]

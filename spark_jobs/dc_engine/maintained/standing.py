@@ -116,7 +116,7 @@ class _Old:
                 return np.zeros((len(names), 0), np.int32), {}
             coding = coding_of(self.space, [columns])
             lines = np.stack([coding.codes[name][0] for name in names]).astype(np.int32, copy=False)
-            return lines, {members[0]: coding.values(members[0]) for members in self.space.order_classes}
+            return lines, {one.name: coding.values(one.name) for one in self.space.order_classes}
 
         lines, values = shelf.recall("coding", make, lambda one: sum(map(_nbytes, (one[0], *one[1].values()))))
         codes, rows = dict(zip(names, lines, strict=True)), lines.shape[1]
