@@ -35,8 +35,10 @@ def test_what_reaches_far_enough_is_found(given, data):
         for place in {last, first} - {-1}:
             box[place] = data.draw(st.sampled_from(IN_ORDER))
         way = 1 if first < 0 or box[first] & GREATER else -1
-        fronts.append((rest + [-1] * (4 - len(rest)), first, last, way, 1 if box[last] & LESS else -1))
-        boxes.append(box)
+        for _ in range(data.draw(st.integers(1, 2))):  # several boxes may ask for one front
+            fronts.append((rest + [-1] * (4 - len(rest)), first, last, way, 1 if box[last] & LESS else -1))
+            boxes.append(box.copy())
+            box[rest] = data.draw(st.sampled_from(ADMITTED))
     flags = [data.draw(st.lists(st.booleans(), min_size=8, max_size=8)) for _ in boxes]
     asked = (mine >= 0).all(axis=0) & np.array(flags)[:, : mine.shape[1]]
     tops = codes.max(axis=1, initial=0).astype(np.int64)

@@ -105,18 +105,18 @@ def test_the_oldest_goes_when_there_is_no_room() -> None:
     def recall(key: str) -> str:
         return memory.recall(key, lambda known: known or read.append(key) or key, lambda content: 40)  # type: ignore[func-returns-value]
 
-    with other_sizes(remembered_bytes=100):
-        assert [recall(one) for one in ("a", "b", "a", "c", "a", "b")] == ["a", "b", "a", "c", "a", "b"]
-    assert read == ["a", "b", "c", "b"]
+    with other_sizes(remembered_bytes=170):
+        assert [recall(one) for one in "abcdaeab"] == [*"abcdaeab"]
+    assert read == [*"abcdeb"]
 
 
-def test_what_does_not_fit_by_itself_drives_nothing_out() -> None:
+def test_what_would_take_much_of_the_room_by_itself_drives_nothing_out() -> None:
     memory, read = Memory(), []
 
     def recall(key: str) -> str:
         return memory.recall(key, lambda known: known or read.append(key) or key, lambda content: 40 * len(content))  # type: ignore[func-returns-value]
 
-    with other_sizes(remembered_bytes=100):
+    with other_sizes(remembered_bytes=170):
         assert [recall(one) for one in ("a", "large", "a", "large")] == ["a", "large", "a", "large"]
     assert read == ["a", "large", "large"]
 

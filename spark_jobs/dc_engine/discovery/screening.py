@@ -111,16 +111,14 @@ class Fronts:
     @staticmethod
     def of(ways: Ways, boxes: np.ndarray, tops: np.ndarray) -> Fronts:
         """Those of some boxes, as far as there are any."""
-        found = [(*front, number) for number in boxes.tolist() for front in _fronts_of(ways, number, tops)]
-        found.sort(key=lambda one: one[:2])
+        found = sorted((*front, number) for number in boxes.tolist() for front in _fronts_of(ways, number, tops))
         fews = np.full((len(found), max((len(few) for few, *_ in found), default=0) + 1), -1, np.int64)
         for line, (few, *_) in zip(fews, found, strict=True):
             line[: len(few)] = few
-        firsts, lasts, admitted, numbers = np.array([front[1:] for front in found], np.int64).reshape(-1, 4).T.copy()
-        masks, lines = ways.masks[numbers], np.arange(len(found))
-        masks[lines, lasts] = admitted
-        directions = np.where((firsts < 0) | (masks[lines, firsts] & _GREATER != 0), 1, -1)
-        return Fronts(numbers, masks, (fews, firsts, lasts, directions, np.where(admitted & _LESS, 1, -1)))
+        *made_of, admitted, numbers = np.array([front[1:] for front in found], np.int64).reshape(-1, 6).T.copy()
+        masks = ways.masks[numbers]
+        masks[np.arange(len(found)), made_of[1]] = admitted
+        return Fronts(numbers, masks, (fews, *made_of))
 
     def only(self, some: np.ndarray) -> Fronts:
         """Some of them."""
@@ -196,8 +194,8 @@ def _forbidden(masks: np.ndarray) -> np.ndarray:
     return words
 
 
-def _fronts_of(ways: Ways, number: int, tops: np.ndarray) -> list[tuple[tuple[int, ...], int, int, int]]:
-    """The fronts of a box: terms of few values, the first and the last one, and what the last one admits."""
+def _fronts_of(ways: Ways, number: int, tops: np.ndarray) -> list[tuple[tuple[int, ...], int, int, int, int, int]]:
+    """The fronts of a box: what they are made of (see ``build``), and what the last term admits."""
     box = ways.masks[number]
     said = sorted(np.flatnonzero(ways.said[number]).tolist(), key=tops.__getitem__)
     free = [term for term in said if box[term] != _EQUAL]
@@ -208,8 +206,9 @@ def _fronts_of(ways: Ways, number: int, tops: np.ndarray) -> list[tuple[tuple[in
     few = tuple(term for term in said if term not in (first, last))
     if len(few) > _MOST_TERMS or math.prod((tops[list(few)] + 1).tolist()) > _MOST_COMBINATIONS:
         return []
-    admitted = int(box[last])
-    return [(few, first, last, one) for one in ((_LESS, _GREATER) if admitted == _DIFFERENT else (admitted,))]
+    way, admitted = 1 if first < 0 or box[first] & _GREATER else -1, int(box[last])
+    ends = (_LESS, _GREATER) if admitted == _DIFFERENT else (admitted,)
+    return [(few, first, last, way, 1 if one & _LESS else -1, one) for one in ends]
 
 
 def breaks_nothing(ways: Ways, old: Sequence[Standing], newest: Standing, since: int) -> bool:
@@ -285,14 +284,22 @@ class _Screen:
         some = asked.any(axis=1)
         if not some.any():
             return fronts.boxes[:0]
-        if not self.first:  # those of the first part are all made at once, for it is large
-            fronts, asked = fronts.only(np.flatnonzero(some)), asked[some]
+        if (some := self._worth_making(some)) is not None:
+            fronts, asked = fronts.only(some), asked[some]
         built = self.rows.fronts(fronts.made_of)
         unknown = built[0] < 0
         if self.since >= 0:  # they would meet themselves
             unknown |= self.ways.reflexive[fronts.boxes]
         asked[unknown] = False
         return None if meet(self.mine, asked, fronts.masks, fronts.made_of, built) else fronts.boxes[unknown]
+
+    def _worth_making(self, asked: np.ndarray) -> np.ndarray | None:
+        """Fronts that are made now: of the first part, which is large, those asked for at first, and then all."""
+        now = np.flatnonzero(asked)
+        if not self.first:
+            return now
+        once = self.rows.shelf.recall(("asked", self.plan.fronts.masks.tobytes()), lambda: now, lambda _: now.nbytes)
+        return once if np.isin(now, once).all() else None
 
     def _none_in_cells(self, boxes: np.ndarray) -> bool:
         """Whether no partner is found for the rows that are left."""

@@ -22,7 +22,7 @@ from dc_engine.state.memory import Shelf
 _MANY_TEXTS = 20_000
 """So many are worth a table of their hashes."""
 _SAMPLE = 100_000
-"""Rows, at least, from which it is estimated how many of them share a value."""
+"""Rows from which it is estimated how many of them share a value, where there are twice as many."""
 _FIRST = 50_000
 """Rows among which values of new ones are looked for where there are few, ``_FEW`` combinations at most."""
 _FEW = 1 << 22
@@ -75,15 +75,21 @@ class Standing:
         table = self.shelf.recall(("hashed", name), lambda: hashed(*bytes_of(known), slots), _nbytes)
         return look_up(*bytes_of(known), table, *bytes_of(some))
 
+    @cached_property
+    def _some(self) -> np.ndarray | slice:
+        """Rows for estimates, by chance: what comes in turns, as debit and credit do, must not be missed."""
+        if self.rows < 2 * _SAMPLE:
+            return slice(None)
+        return np.sort(np.random.default_rng(0).integers(self.rows, size=_SAMPLE))
+
     def partners(self, term: int) -> float:
         """About how many others have the value of a row in a term."""
 
         def make() -> float:
-            each, codes = max(1, self.rows // _SAMPLE), self.table.left[term]
-            if each > 1:  # by chance: what comes in turns, as debit and credit do, must not be missed
-                codes = codes[np.random.default_rng(0).integers(self.rows, size=self.rows // each)]
-            sizes = np.bincount(codes + 1)[1:]
-            return float((sizes * (sizes - 1.0)).sum()) * each / max(int(sizes.sum()), 1)
+            sizes = np.bincount(self.table.left[term][self._some] + 1)[1:]
+            sizes = sizes[sizes > 0]
+            others = float((sizes * (sizes - 1.0)).sum()) / max(int(sizes.sum()), 1)
+            return others * (self.rows / _SAMPLE if self.rows >= 2 * _SAMPLE else 1)
 
         return self.shelf.recall(("partners", term), make, lambda _: 8)
 

@@ -125,8 +125,8 @@ def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
     """The fronts of some boxes, side by side: how many combinations each has, its steps, and where it is cut.
 
     ``fronts`` are the terms of few values (filled up with -1), the first column (or -1) and the last one, which way
-    and to which end: those with the same few, and then with the same first, lie side by side. A front has -1
-    combinations if it cannot be had: all together have no more than ``most`` steps.
+    and to which end, in order: what several are made of is made once. A front has -1 combinations if it cannot be had:
+    all together have no more than ``most`` steps.
     """
     fews, firsts, lasts, ways, signs = fronts
     counts, at = np.full(lasts.size, -1, np.int64), np.zeros((lasts.size, 5), np.int64)
@@ -139,7 +139,12 @@ def build(codes, tops, fronts, most):  # type: ignore[no-untyped-def]
     for number in range(lasts.size):
         few, before = fews[number], max(number - 1, 0)
         terms = few[few >= 0]
-        if not number or (few != fews[before]).any():
+        another = not number or (few != fews[before]).any()
+        ends = firsts[number] == firsts[before] and lasts[number] == lasts[before]
+        if not another and ends and ways[number] == ways[before] and signs[number] == signs[before]:
+            counts[number], at[number] = counts[before], at[before]
+            continue
+        if another:
             combinations, rows = combined(codes, tops, terms)
         if not rows.size and codes.shape[1]:
             continue

@@ -2,7 +2,8 @@
 
 A session that applies load after load then reads only what is new. Everything is kept, after it was checked, under the
 checksum of its file and its stamp on the disk, so that a file that is touched or gone is noticed. The oldest
-goes first, and what is too large by itself is not kept. Workers keep nothing: a large load would fill each of them.
+goes first, and what would take much of the room by itself is not kept: what a load comes back to would go for it, and
+have to be made of it again. Workers keep nothing: a large load would fill each of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, TypeVar
 from dc_engine.sizes import SIZES
 
 Content = TypeVar("Content")
+_SHARE = 4
+"""Of the room this part at most is for one content."""
 
 
 class Memory:
@@ -43,7 +46,7 @@ class Memory:
         if content is not known:
             with self._lock:
                 self._size -= self._known.pop(key, (None, 0))[1]
-                if size(content) <= SIZES.remembered_bytes:
+                if size(content) <= SIZES.remembered_bytes // _SHARE:
                     self._known[key] = (content, size(content))
                     self._size += size(content)
                 while self._size > SIZES.remembered_bytes:
