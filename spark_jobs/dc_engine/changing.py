@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.dead import write_dead
 from dc_engine.history.apart import own_files
 from dc_engine.history.change import Change
 from dc_engine.history.replay import needs_replay, rewrite
 from dc_engine.history.retract import is_newest, without_newest
 from dc_engine.maintained.base import Ground, Kept, Look, Maintained
+from dc_engine.maintained.continuity import rules_of
 from dc_engine.maintained.everything import everything, plan_of
 from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import Action, DataFile, FileKind
@@ -101,7 +101,7 @@ def retracted(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
 def _without_older(ground: Ground, snapshot: Snapshot, load: Load) -> Snapshot:
     later = snapshot.loads(ground.storage).since(load.place + 1)
     plan = plan_of(snapshot, recognise=needs_replay(load, later, None))
-    things = everything(plan, load_constraints(snapshot.constraints), snapshot.facts)
+    things = everything(plan, rules_of(snapshot), snapshot.facts)
     base = caught_up(ground, snapshot, things)
     change = rewrite(ground.storage, base, plan, load, None, ground.mask)
     return advanced(ground, base, things, change, gone=load).after

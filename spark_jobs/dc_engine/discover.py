@@ -28,7 +28,7 @@ from dc_engine.finding import answer_of, comparable_columns, in_table, make_spac
 from dc_engine.job import Clock, State, run
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.columns import with_columns
-from dc_engine.maintained.continuity import check_mask, check_table
+from dc_engine.maintained.continuity import check_mask, check_table, rules_of
 from dc_engine.maintained.dependencies import Dependencies
 from dc_engine.maintained.everything import DEPENDENCIES, recognises
 from dc_engine.maintained.reading import living_columns
@@ -127,7 +127,7 @@ def _without_loads(storage: Storage, current: Snapshot) -> bool:
 
 def _rules(asked: Discovery, current: Snapshot) -> ConstraintSet:
     """The constraints in force; a discovery changes none of them."""
-    rules = load_constraints(current.constraints)
+    rules = rules_of(current)
     if asked.constraints is not None:
         check_table(current, load_constraints(asked.constraints), state=asked.state or "")
     return rules

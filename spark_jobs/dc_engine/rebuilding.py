@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dc_engine.changing import caught_up
-from dc_engine.constraints.files import check_columns, load_constraints
+from dc_engine.constraints.files import check_columns
 from dc_engine.engines.base import Staging
 from dc_engine.errors import ChangesError
 from dc_engine.maintained.base import Ground
-from dc_engine.maintained.continuity import check_types
+from dc_engine.maintained.continuity import check_types, rules_of
 from dc_engine.maintained.everything import everything_of, further_columns, plan_of
 from dc_engine.request import Changes
 from dc_engine.state.files import Action, FileKind
@@ -35,7 +35,7 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
     frame = engine.read(table, "table", mask=ground.mask)
     types = engine.types(frame, table)
     others = further_columns(snapshot.facts)
-    check_columns(load_constraints(snapshot.constraints), types, source=f"the table ({table})", others=others)
+    check_columns(rules_of(snapshot), types, source=f"the table ({table})", others=others)
     check_types(snapshot, types)
     plan, number = plan_of(snapshot), snapshot.number + 1
     staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, ground.mask, "table"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import Constraint, ConstraintSet
@@ -85,7 +87,13 @@ def changed_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[str
 
 def rules_of(snapshot: Snapshot) -> ConstraintSet:
     """The rules by which a snapshot was made; none when nothing was committed yet."""
-    return load_constraints(snapshot.constraints) if snapshot.constraints else ConstraintSet(snapshot.table, (), ())
+    return _read(json.dumps(snapshot.constraints)) if snapshot.constraints else ConstraintSet(snapshot.table, (), ())
+
+
+@lru_cache(maxsize=4)
+def _read(document: str) -> ConstraintSet:
+    """The rules of a document: a change asks for the same ones several times."""
+    return load_constraints(json.loads(document))
 
 
 def _changes(then: Iterable[Constraint], rules: Iterable[Constraint]) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan, identity_group, make_plan
 from dc_engine.maintained.base import Maintained
+from dc_engine.maintained.continuity import rules_of
 from dc_engine.maintained.violations import Violations
 from dc_engine.request import Request
 from dc_engine.state.files import FileKind
@@ -32,13 +32,13 @@ def everything(
 
 def everything_of(snapshot: Snapshot) -> list[Maintained]:
     """All that is kept up in a state as it is."""
-    return everything(plan_of(snapshot), load_constraints(snapshot.constraints), snapshot.facts)
+    return everything(plan_of(snapshot), rules_of(snapshot), snapshot.facts)
 
 
 def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
     """The plan by which the indexes of a snapshot were made."""
     also = [name for columns in further_columns(snapshot.facts).values() for name in columns]
-    plan = make_plan(load_constraints(snapshot.constraints), snapshot.schema, also)
+    plan = make_plan(rules_of(snapshot), snapshot.schema, also)
     plan = plan.keeping(further_indexes(snapshot.facts))
     return plan.recognising() if recognise or recognises(snapshot) else plan
 
