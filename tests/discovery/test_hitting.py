@@ -113,20 +113,6 @@ def plain(points: list[list[bool]]) -> Problem:
     return deduplicated(Problem(bits, bits, np.arange(width), np.ones(width, np.int64)))
 
 
-@given(POINTS, st.data())
-def test_a_root_and_forbidden_literals_leave_the_sets_that_have_them_and_do_not(points, data):
-    problem = plain(points)
-    width = problem.points.shape[1]
-    everything = brute_force(problem.points) if points else {frozenset()}
-    numbers = st.integers(0, width - 1) if width else st.nothing()
-    root = data.draw(st.frozensets(numbers, max_size=2))
-    forbidden = data.draw(st.frozensets(numbers, max_size=3)) - root
-    found = minimal_hitting_sets(problem, root=root, forbidden=forbidden).sets
-    assert sorted(map(sorted, found)) == sorted(
-        sorted(one) for one in everything if root <= one and not forbidden & one
-    )
-
-
 @given(POINTS, st.integers(0, 5))
 def test_a_search_that_stops_says_so_and_what_it_found_is_right(points, most):
     problem = plain(points)

@@ -25,7 +25,6 @@ _NOT_HINT = "Invert the operator instead: 'not t.a < s.a' is 't.a >= s.a'."
 _NULL_HINT = "Every predicate with a NULL is false, so none can test for NULL; see the option 'nulls'."
 _AND_HINT = "Predicates are joined with 'and'."
 _ARITHMETIC_HINT = "There is no arithmetic: compare columns and constants, or add a column with the result."
-_COLUMN_HINT = "A column is written t.name or s.name, a text 'in quotes'."
 _WORD_HINTS = {
     "not": _NOT_HINT,
     "null": _NULL_HINT,

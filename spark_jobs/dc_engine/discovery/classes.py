@@ -72,7 +72,6 @@ def fds(
     *,
     max_columns: int | None = None,
     spend: Spend = NO_LIMIT,
-    threads: int | None = None,
     contexts: Contexts | None = None,
 ) -> Found:
     """For each column the smallest sets of others that decide it; a constant one is decided by none."""
@@ -83,7 +82,7 @@ def fds(
     def decide(place: int) -> Hitting:
         return left_sides(differs[unequal[:, place]], place, max_columns, spend, contexts)
 
-    sides = side_by_side(decide, range(len(names)), 1 if threads is None and len(differs) < _FEW else threads)
+    sides = side_by_side(decide, range(len(names)), 1 if len(differs) < _FEW else None)
     return _found(dict.fromkeys(names, names), sides)
 
 
@@ -160,11 +159,6 @@ def shown_dcs(terms: Terms, raw: Iterable[frozenset[int]]) -> list[Body]:
     ways = {min(way := _excluded(terms, chosen), _turned(terms, way)) for chosen in raw}
     bodies = [_body(terms, way) for way in sorted(ways, key=lambda way: (len(way), way))]
     return bodies if all(term.own for term in terms.terms) else without_implied(bodies)
-
-
-def body_of(terms: Terms, chosen: Iterable[int]) -> Body:
-    """The body that excludes some literals."""
-    return _body(terms, _excluded(terms, chosen))
 
 
 Excluded = tuple[tuple[int, int], ...]

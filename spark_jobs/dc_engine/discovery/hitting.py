@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import Contexts, Limits, searched, task_of, whole_of
+from dc_engine.discovery.searching import Contexts, Limits, all_of, searched, whole_of
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import Literal
 
@@ -97,22 +97,20 @@ def minimal_hitting_sets(
     problem: Problem,
     *,
     max_terms: int | None = None,
-    root: Iterable[int] = (),
-    forbidden: Iterable[int] = (),
     most: int = 10_000_000,
     max_nodes: int = _NO_LIMIT,
     seconds: float | None = None,
     threads: int | None = None,
     workers: Workers = nobody,
 ) -> Hitting:
-    """All minimal hitting sets with all literals of ``root`` and none that is ``forbidden``.
+    """All minimal hitting sets.
 
     When there are more than ``most`` sets, or ``max_nodes`` nodes or ``seconds`` do not do for all, the result has
     those of 1, 2, 3 ... terms, as far as they could be completed.
     """
-    points, first = problem.points, sorted(set(root))
+    points = problem.points
     if not len(points):
-        return Hitting([] if first else [frozenset()])
+        return Hitting([frozenset()])
     terms = len(problem.most_of) if max_terms is None else min(max_terms, len(problem.most_of))
     if not points.shape[1] or terms <= 0 or not points.any(axis=1).all():
         return Hitting()  # no literal may be chosen, or there is a point that nothing hits
@@ -122,10 +120,7 @@ def minimal_hitting_sets(
 
     def attempt(limits: Limits, up_to: int) -> list[frozenset[int]]:
         some = whole._replace(max_terms=up_to)
-        task = task_of(some, first, forbidden)
-        if task is None:
-            return []
-        found = searched(some, task, limits, threads, workers)
+        found = searched(some, all_of(some), limits, threads, workers)
         return [] if limits.stopped else sets_of(found, points.shape[1])
 
     # At first a third of what may be spent goes into all of them: mostly it does, and costs nothing more.

@@ -133,13 +133,10 @@ def whole_of(
     )
 
 
-def task_of(whole: Whole, root: Iterable[int], forbidden: Iterable[int] = ()) -> Task | None:
-    """The search below a root, but for forbidden literals; nothing when the root is too large for any set."""
-    chosen, banned = np.zeros((1, len(whole.term_of)), bool), np.zeros(len(whole.term_of), bool)
-    chosen[0, list(root)] = True
-    banned[list(forbidden)] = True
-    tasks = tasks_of(whole, chosen, banned)
-    return tasks[0] if tasks else None
+def all_of(whole: Whole) -> Task:
+    """The search for all sets: below the root in which nothing is chosen."""
+    (task,) = tasks_of(whole, np.zeros((1, len(whole.term_of)), bool))
+    return task
 
 
 def tasks_of(whole: Whole, roots: np.ndarray, banned: np.ndarray | None = None) -> list[Task]:
@@ -192,7 +189,7 @@ def _below(
 
     parts = list(pool.map(begun, tasks))
     rest = [task for task, part in zip(tasks, parts, strict=True) if part is None]
-    each = (time.monotonic() - started) * _threads(None) / max(len(tasks) - len(rest), 1)
+    each = (time.monotonic() - started) * processors() / max(len(tasks) - len(rest), 1)
     crew = workers(len(rest) * each / _PAIR, _nbytes(whole)) if rest and not limits.stopped else None
     done = iter(_elsewhere(whole, rest, limits, crew)) if crew else pool.map(finished, rest)
     return [next(done) if part is None else part for part in parts]
@@ -242,12 +239,10 @@ class _Roots:
         return Lines(_joined(self.whole, parts), numbers, np.zeros_like(numbers), limits.nodes, limits.stopped)
 
 
-def searched_all(
-    whole: Whole, tasks: Sequence[Task], limits: Limits, threads: int | None = None, batch: int = _MANY
-) -> np.ndarray:
+def searched_all(whole: Whole, tasks: Sequence[Task], limits: Limits, batch: int = _MANY) -> np.ndarray:
     """All sets below many roots, some of them twice; not all when it was stopped. A thread takes a batch at a time."""
     batches = [tasks[first : first + batch] for first in range(0, len(tasks), batch)]
-    with ThreadPoolExecutor(min(_threads(threads), len(batches) or 1)) as pool:
+    with ThreadPoolExecutor(min(processors(), len(batches) or 1)) as pool:
         parts = list(pool.map(lambda some: _many(whole, some, limits), batches))
     return _joined(whole, [one for part in parts for one in part])
 

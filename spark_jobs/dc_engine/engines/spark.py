@@ -105,14 +105,14 @@ class SparkEngine(Engine):
     """Spark, started when it is first needed; ``mode`` says where steps run: ``auto``, ``spark`` or ``local``."""
 
     def __init__(self, start: Callable[[], SparkSession], mode: str = "auto") -> None:
-        self._start, self._mode = start, mode
+        self._mode = mode
         self._later = start if isinstance(start, Later) else Later(start)
         self.has_workers = mode != "local"
 
     @cached_property
     def spark(self) -> SparkSession:
         """The session."""
-        session = self._start()
+        session = self._later()
         check_versions(session)
         ship_engine(session)
         return session
