@@ -16,7 +16,7 @@ from dc_engine.detection.documents import Document, Failed, file_of, from_text
 from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import StagedLoad
-from dc_engine.discovery.distant import Distant
+from dc_engine.discovery.distant import Distant, Step
 from dc_engine.engines.piles import Pile, Piles
 from dc_engine.request import Changes, Request
 from dc_engine.state.files import DataFile
@@ -24,8 +24,6 @@ from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
 from dc_engine.threads import processors
 
-Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does. The batches of the first step hold one number each; steps yield messages, the last documents."""
 Source = Any
 """Rows as an engine holds them before they are staged: Spark's is a DataFrame, or ``files.Files``."""
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.constraints.reserved import CHANGE_TYPE
 from dc_engine.detection.codes import take, whole
 from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
-from dc_engine.detection.staging import CHANGE_TYPE, SALT, StagedLoad
+from dc_engine.detection.staging import SALT, StagedLoad
 from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
 from dc_engine.engines.dealing import dealt
 from dc_engine.errors import ChangesError, counted

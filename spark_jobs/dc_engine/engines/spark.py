@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.constraints.reserved import CHANGE_TYPE
 from dc_engine.detection.comparable import Family, family
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
 from dc_engine.detection.fetched import (
@@ -35,7 +36,7 @@ from dc_engine.detection.sources import (
     reading,
     row_hash,
 )
-from dc_engine.detection.staging import CHANGE_TYPE, SALT, Stage, StagedLoad, gather, stage_rows
+from dc_engine.detection.staging import SALT, Stage, StagedLoad, gather, stage_rows
 from dc_engine.detection.value_hash import quoted
 from dc_engine.detection.work import MESSAGE_SCHEMA
 from dc_engine.discovery.distant import Distant
