@@ -60,6 +60,7 @@ class Prover:
         self._keys: list[Key] = []
         self._counted: set[Box] = set()
         self._strange: dict[Box, np.ndarray] = {}
+        self._strange_in: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
         self._familiar: dict[tuple[int, ...], np.ndarray] = {}
         self._questions: dict[Box, Question | None] = {}
         self._fresh = np.flatnonzero(new) if new is not None else np.zeros(0, np.int64)
@@ -227,18 +228,26 @@ class Prover:
         same partner. Unless the partner is the old row itself, and the rule is violated by a row and its twin.
         """
         places = tuple(said(box))
+        twins = with_themselves(self.table, box, self._fresh)
+        key = places, np.packbits(twins).tobytes()  # many rules are about the same columns
+        if key not in self._strange_in:
+            self._strange_in[key] = self._strangers_in(places, twins)
+        return self._strange_in[key]
+
+    def _strangers_in(self, places: tuple[int, ...], twins: np.ndarray) -> np.ndarray:
+        """The same for all rules about some terms that these rows violate with their twins."""
         sides = (self.table.left, self.table.right)
         columns = [side[place] for side in (sides[:1] if sides[0] is sides[1] else sides) for place in places]
-        twins = with_themselves(self.table, box, self._fresh)
-        if not columns:
+        if not columns or twins.all():
             return self._fresh
-        if places not in self._familiar:  # the columns of many rules are the same
+        if places not in self._familiar:
             first = np.arange(min(_FIRST, self.table.rows))
             self._familiar[places] = self._known(columns, self._fresh, first)
         unknown = self._fresh[~self._familiar[places] & ~twins]
         if self._thoroughly and len(unknown):
             unknown = unknown[~self._known(columns, unknown, None)]
-        return np.sort(np.concatenate([unknown, self._fresh[twins]]))
+        found = np.sort(np.concatenate([unknown, self._fresh[twins]]))
+        return self._fresh if len(found) == len(self._fresh) else found
 
     def _known(self, columns: Sequence[np.ndarray], some: np.ndarray, among: np.ndarray | None) -> np.ndarray:
         """Which rows have the values of an old row among those given, or (without) any."""
