@@ -16,8 +16,6 @@ _MAX_NUMBER = 2**63 - 1
 _DEPTH_HINT = "A file has a list of constraints, and a constraint at most lists of columns."
 _TAG = "tag:yaml.org,2002:"
 _QUOTE_HINT = "Put the whole value in quotes: characters such as ` @ % & * # or ': ' mean something to YAML."
-
-
 _ORDER_OF_LISTS = re.compile(r"\border:\s*\[")
 _LIST_HINT = 'Leave the brackets out, or put the whole value in quotes: order: "[a, b] -> [c]".'
 _TAB_HINT = "The line is indented with a tab, and YAML takes only spaces: replace it."
