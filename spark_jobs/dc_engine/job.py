@@ -141,7 +141,10 @@ class State:
         try:
             text = sys.stdin.read() if source == "-" else self._open(source, "rt")
         except (OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"The request {source} cannot be read: {error}.") from error
+            raise RequestError(
+                f"The request {source} cannot be read: {error}.",
+                hint="Check the path, and who may read it; a URI needs the fsspec package of its filesystem.",
+            ) from error
         try:
             return json.loads(text)
         except RecursionError:
@@ -223,7 +226,7 @@ def _read_once(path: str | None, what: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise RequestError(f"The file {path} with the {what} is not a JSON object.")
+        raise RequestError(f"The file {path} with the {what} is not a JSON object.", hint='Write {"name": "value"}.')
     return document
 
 

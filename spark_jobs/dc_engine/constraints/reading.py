@@ -88,7 +88,10 @@ def _read_bytes(name: str) -> bytes:
     except FileNotFoundError:
         raise ConstraintError(f"{name}: there is no such constraint file.", hint=_nearest_file(name)) from None
     except (OSError, ImportError, ValueError) as error:
-        raise ConstraintError(f"{name}: the constraint file cannot be read: {error}.") from error
+        raise ConstraintError(
+            f"{name}: the constraint file cannot be read: {error}.",
+            hint="Check that it is a file that this user may read; a URI needs the fsspec package of its filesystem.",
+        ) from error
 
 
 def _nearest_file(name: str) -> str:
@@ -111,7 +114,10 @@ def parse(name: str, text: str) -> Mapping[str, Any]:
         hint = _hint(error.problem or "", text.splitlines()[: mark.line + 1] if mark else [])
         raise ConstraintError(f"{where}: is not valid YAML: {error.problem}.", hint=hint) from None
     except yaml.YAMLError as error:
-        raise ConstraintError(f"{name}: is not valid YAML: {' '.join(str(error).split())}.") from None
+        raise ConstraintError(
+            f"{name}: is not valid YAML: {' '.join(str(error).split())}.",
+            hint="Save it as text without such characters.",
+        ) from None
 
 
 def _hint(problem: str, lines: list[str]) -> str:
