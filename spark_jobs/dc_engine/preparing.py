@@ -10,7 +10,8 @@ from typing import Any
 from dc_engine.constraints.files import check_columns, load_constraints, to_mapping
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.constraints.reserved import CHANGE_TYPE
-from dc_engine.detection.plan import Plan, make_plan
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.planning import make_plan
 from dc_engine.detection.staging import StagedLoad
 from dc_engine.detection.zones import with_zones
 from dc_engine.engines.base import Source, Staging

@@ -7,7 +7,8 @@ from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import ConstraintSet
-from dc_engine.detection.plan import Plan, identity_group, make_plan
+from dc_engine.detection.plan import Plan, identity_group
+from dc_engine.detection.planning import make_plan
 from dc_engine.maintained.base import Maintained
 from dc_engine.maintained.violations import Violations
 from dc_engine.request import Request
