@@ -88,13 +88,12 @@ def fds(
 
 def _found(names: Mapping[str, list[str]], sides: list[Hitting]) -> Found:
     """All left sides; where the search for one right side was stopped, those of all are cut to what it has."""
-    stopped = [one for one in sides if not one.complete]
-    bound = min((one.complete_terms or 0 for one in stopped), default=None)
+    bound = min((one.bound for one in sides if one.bound is not None), default=None)
     left = {
         right: [frozenset(mine[one] for one in some) for some in found.sets if bound is None or len(some) <= bound]
         for (right, mine), found in zip(names.items(), sides, strict=True)
     }
-    return Found(left, bound, stopped[0].stopped if stopped else "")
+    return Found(left, bound, next((one.stopped for one in sides if not one.complete), ""))
 
 
 def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:

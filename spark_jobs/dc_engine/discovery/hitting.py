@@ -51,6 +51,11 @@ class Hitting:
     stopped: str = ""
     """What stopped it: ``sets``, ``nodes`` or ``seconds``."""
 
+    @property
+    def bound(self) -> int | None:
+        """Up to how many terms they are all; nothing if they are."""
+        return None if self.complete else self.complete_terms or 0
+
 
 def problem_of(layout: Layout, patterns: np.ndarray, literals: Sequence[Literal] | None = None) -> Problem:
     """The points of some patterns and of their mirror images: which literals each of them satisfies."""
