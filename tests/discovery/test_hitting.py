@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.constraints.model import Op
-from dc_engine.discovery.hitting import Problem, deduplicated, minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import Problem, deduplicated, problem_of
 from dc_engine.discovery.terms import ALL, EQUALITY, INEQUALITIES, SIX, Outcome, Term, Terms, op_of
 from tests.discovery.oracle import Rule, minimal_rules, rules
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery import upkeep
-from dc_engine.discovery.hitting import Problem, minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import Problem, problem_of
 from dc_engine.discovery.upkeep import after_gone, after_new
 from tests.discovery.test_hitting import patterns_of, tables, terms_of
 from tests.discovery.test_searching import by_definition

@@ -14,9 +14,9 @@ import numpy as np
 from dc_engine.constraints.model import Body, Column, Predicate
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.closure import without_implied
-from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import Hitting, minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import Contexts, whole_of
+from dc_engine.discovery.problem import Contexts, Problem, problem_of, whole_of
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
 from dc_engine.threads import side_by_side
@@ -136,7 +136,7 @@ def left_sides(
         everywhere = np.flatnonzero(points.all(axis=0)).tolist() if max_columns else []
         return Hitting([frozenset([one]) for one in everywhere])
     terms, most_of = np.arange(width), np.ones(width, np.int64)
-    points = points[smallest_points(whole_of(points, points, terms, most_of, width))]
+    points = points[smallest_points(whole_of(Problem(points, points, terms, most_of), width))]
     problem = Problem(points, points, terms, most_of, contexts=contexts)
     return minimal_hitting_sets(problem, max_terms=max_columns, most=spend.most, seconds=spend.seconds, threads=1)
 

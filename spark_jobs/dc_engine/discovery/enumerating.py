@@ -14,7 +14,7 @@ from dc_engine.discovery.classes import NO_LIMIT, TABLED, Spend, equalities, fds
 from dc_engine.discovery.orders import orders
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.pointwise import Family
-from dc_engine.discovery.searching import Contexts
+from dc_engine.discovery.problem import Contexts
 from dc_engine.discovery.support import Support
 
 Sets = Mapping[str, Sequence[Box]]

@@ -21,7 +21,7 @@ from dc_engine.discovery.boxes import Box, canonical
 from dc_engine.discovery.classes import NO_LIMIT, TABLED, Spend, left_sides
 from dc_engine.discovery.hitting import Hitting
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import Contexts
+from dc_engine.discovery.problem import Contexts
 from dc_engine.discovery.terms import ALL, Outcome, Terms
 from dc_engine.threads import processors, side_by_side
 

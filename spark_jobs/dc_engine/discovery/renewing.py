@@ -10,8 +10,8 @@ import numpy as np
 from dc_engine.discovery.boxes import Box, literals_of, of_literals, violated
 from dc_engine.discovery.classes import Spend
 from dc_engine.discovery.enumerating import Enumerated, Sets, enumerator
-from dc_engine.discovery.hitting import points_of, problem_of
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import points_of, problem_of
 from dc_engine.discovery.store import Store
 from dc_engine.discovery.upkeep import after_gone, after_new
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dc_engine.discovery.bits import packed, packed_columns, unpacked
+from dc_engine.discovery.bits import packed, unpacked
 from dc_engine.discovery.spreading import Crew, Lines, Units, Workers, nobody
 from dc_engine.sizes import SIZES
 from dc_engine.threads import processors
@@ -66,71 +66,6 @@ class Task:
 
     root: np.ndarray
     allowed: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class Contexts:
-    """The sets of columns that may be on a left side, with all their subsets, as sums of marks of their columns.
-
-    Different sets may have the same sum, if seldom: what is found has to be looked at again.
-    """
-
-    marks: np.ndarray
-    sums: np.ndarray
-    """In order."""
-    of_keys: bool = False
-    """Whether it is enough that a set without any one of its columns is among them."""
-
-    @staticmethod
-    def of(columns: int, sets: Iterable[Sequence[int]]) -> Contexts:
-        """From sets of columns, by their numbers."""
-        marks = np.random.default_rng(0).integers(1, 1 << 63, columns).astype(np.uint64)
-        sums = (np.bitwise_xor.reduce(marks[list(one)], initial=np.uint64(0)) for one in sets)
-        return Contexts(marks, np.unique(np.fromiter(sums, np.uint64)))
-
-    def among(self, columns: np.ndarray) -> Contexts:
-        """The same for some of the columns."""
-        return replace(self, marks=self.marks[columns])
-
-
-def whole_of(
-    points: np.ndarray,
-    vital: np.ndarray,
-    term_of: np.ndarray,
-    most_of: np.ndarray,
-    max_terms: int,
-    bars: np.ndarray | None = None,
-    stronger: np.ndarray | None = None,
-    contexts: Contexts | None = None,
-) -> Whole:
-    """A problem as the search needs it, from rows of truth values."""
-    from dc_engine.kernels.packing import Whole
-
-    rows, columns = packed(points), packed_columns(points)
-    same, width = vital is points, len(term_of)
-    barred = np.zeros((width, width), bool) if bars is None else bars.copy()
-    up, down = (np.full(width, -1, np.int64) for _ in range(2))
-    if stronger is not None:
-        up, weak = stronger.astype(np.int64), np.flatnonzero(stronger >= 0)
-        down[up[weak]] = weak
-        barred[weak, up[weak]] = False  # it may take its place
-    return Whole(
-        rows,
-        rows if same else packed(vital) & rows,
-        columns,
-        columns if same else packed_columns(vital) & columns,
-        term_of.astype(np.int64),
-        most_of.astype(np.int64),
-        packed(term_of[None, :] == np.arange(len(most_of))[:, None]),
-        max_terms,
-        packed(barred),
-        up,
-        down,
-        bool((up >= 0).any()),
-        np.zeros(0, np.uint64) if contexts is None else contexts.marks,
-        np.zeros(0, np.uint64) if contexts is None else contexts.sums,
-        contexts is not None and contexts.of_keys,
-    )
 
 
 def all_of(whole: Whole) -> Task:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dc_engine.discovery.bits import first_of_each, packed, sets_of, truth_of
-from dc_engine.discovery.hitting import Problem, minimal_hitting_sets
-from dc_engine.discovery.searching import Limits, searched_all, tasks_of, whole_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
+from dc_engine.discovery.problem import Problem, whole_of
+from dc_engine.discovery.searching import Limits, searched_all, tasks_of
 
 if TYPE_CHECKING:
     from dc_engine.kernels.packing import Whole
@@ -49,7 +50,7 @@ def after_new(
     violated = missing(packed(truth), packed(new)) if len(new) else np.zeros(len(sets), bool)
     if not violated.any():
         return list(sets)
-    whole = whole_of(problem.points, problem.vital, problem.term_of, problem.most_of, _terms(problem, max_terms))
+    whole = whole_of(problem, _terms(problem, max_terms))
     limits = _limits(most - int((~violated).sum()), seconds)
     roots = _roots(problem, truth[violated], new)
     found = searched_all(whole, tasks_of(whole, roots), limits)
@@ -71,7 +72,7 @@ def after_gone(
         every = minimal_hitting_sets(problem, max_terms=max_terms, most=most, seconds=seconds)
         return every.sets if every.complete else None
     width = problem.points.shape[1]
-    whole = whole_of(problem.points, problem.vital, problem.term_of, problem.most_of, _terms(problem, max_terms))
+    whole = whole_of(problem, _terms(problem, max_terms))
     kept = _still_needed(sets, whole, gone)
     limits = _limits(most - len(kept), seconds)
     none = np.zeros((1, width), bool)
