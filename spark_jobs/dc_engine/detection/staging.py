@@ -25,6 +25,7 @@ from dc_engine.detection.rows import LOAD_BITS, schema_mark
 from dc_engine.detection.shown import MOST_OF_NAME
 from dc_engine.errors import ChangesError, DcError
 from dc_engine.sizes import SIZES
+from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import DataFile, FileKind, data_file
 from dc_engine.state.packing import Builder
 from dc_engine.state.parquet import store_parquet
@@ -241,8 +242,7 @@ def gather(
     parts = sorted(map(_staged, documents), key=lambda one: one.partition)
     for failure in (part.error for part in parts if part.error):
         if storage:
-            for file in (file for part in parts for share in part.shares for file in share.files):
-                storage.remove(file.path)
+            Drafts(file for part in parts for share in part.shares for file in share.files).remove_all(storage)
         raise failure.error
     files: list[list[DataFile]] = []
     counts: list[int] = []

@@ -19,6 +19,7 @@ from dc_engine.detection.staging import StagedLoad
 from dc_engine.discovery.distant import Distant, Step
 from dc_engine.engines.piles import Pile, Piles
 from dc_engine.request import Changes, Request
+from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -134,8 +135,7 @@ class Tasks(ABC):
         documents = [from_text(text) for text in self.run(count, first, *further)] if count else []
         for failure in documents:
             if isinstance(failure, Failed):
-                for file in filter(None, map(file_of, documents)):
-                    storage.remove(file.path)
+                Drafts(filter(None, map(file_of, documents))).remove_all(storage)
                 raise failure.error
         return documents
 
