@@ -17,9 +17,10 @@ from benchmarks.census import census, census_layout
 from benchmarks.lines import Line, say
 from dc_engine.discovery.bits import packed
 from dc_engine.discovery.classes import fds, raw_dcs, uniques
-from dc_engine.discovery.hitting import Problem, minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
 from dc_engine.discovery.partitions import Partitions, Question
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import Problem, problem_of
 from dc_engine.discovery.scan import Counted, Rows, rows_of, scan
 from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
 from dc_engine.discovery.upkeep import after_gone, after_new

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from dc_engine.constraints.model import microseconds
+from dc_engine.constraints.reserved import CHANGE_TYPE, FEED_COLUMNS
 from dc_engine.detection.fetched import Columns, Measured, Pack, ReadPacked
 from dc_engine.detection.plan import Plan
-from dc_engine.detection.staging import CHANGE_TYPE, FEED_COLUMNS, SALT, StagedLoad, gather, stage_rows
+from dc_engine.detection.staging import SALT, StagedLoad, gather, stage_rows
 from dc_engine.discovery.distant import Distant
 from dc_engine.engines.base import Engine, Here, Left, Staging, Step, Tasks
 from dc_engine.engines.piles import Pile

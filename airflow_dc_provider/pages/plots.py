@@ -91,10 +91,10 @@ def heat_map(lines: Sequence[Line]) -> HeatMap:
         if rule in places
     ]
     marks = [
-        (x, sign, f"{counted} by load {line.load_id}")
+        (x, sign, f"{number} {what} by load {line.load_id}")
         for x, line in columns
-        for sign, counted in (("▼", _lost(line)), ("▲", f"{line.gained} gained" if line.gained else ""))
-        if counted
+        for sign, number, what in (("▼", line.lost, "lost"), ("▲", line.gained, "gained"))
+        if number
     ]
     return HeatMap(
         rules=list(places.items()),
@@ -107,10 +107,6 @@ def heat_map(lines: Sequence[Line]) -> HeatMap:
         width=_LEFT + _CELL * max(len(lines), 1) + _GAP,
         height=top + _CELL * max(len(places), 1) + 2 * _CELL + _BARS + 3 * _GAP,
     )
-
-
-def _lost(line: Line) -> str:
-    return f"{len(line.lost)} lost" if line.lost else ""
 
 
 def _step(new: int, darkest: int) -> int:

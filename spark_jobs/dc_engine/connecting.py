@@ -42,7 +42,10 @@ class Server:
         """From a document."""
         remote, conf = given.get("remote"), given.get("conf", {})
         if not isinstance(remote, str) or not isinstance(conf, Mapping):
-            raise RequestError("'remote' must be the address of a Spark Connect server, and 'conf' an object.")
+            raise RequestError(
+                "'remote' must be the address of a Spark Connect server, and 'conf' an object.",
+                hint='For instance {"remote": "sc://host:15002", "conf": {"spark.sql.shuffle.partitions": "8"}}.',
+            )
         return cls(remote, conf)
 
     def session(self, name: str) -> SparkSession:

@@ -17,7 +17,7 @@ from dc_engine.changing import caught_up
 from dc_engine.constraints.files import load_constraints, to_mapping
 from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.fetched import Columns, Measured
-from dc_engine.detection.plan import make_plan
+from dc_engine.detection.planning import make_plan
 from dc_engine.discovery.asking import Discovery
 from dc_engine.discovery.space import Space
 from dc_engine.engines.base import Engine

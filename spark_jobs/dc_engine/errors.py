@@ -58,6 +58,10 @@ class SparkError(DcError):
     """Spark cannot do the work: it is not there, has another version than the engine knows, or does not answer."""
 
 
+class UnexpectedError(DcError):
+    """An unforeseen error, in words that show no value of a masked column."""
+
+
 class UnfitStoreError(StateError):
     """A filesystem cannot create files exclusively: nothing was committed to it, and nothing can be."""
 
@@ -65,10 +69,6 @@ class UnfitStoreError(StateError):
 def clipped(message: str) -> str:
     """A message of readable length, although it repeats what somebody gave."""
     return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}... (cut here)."
-
-
-class UnexpectedError(DcError):
-    """An unforeseen error, in words that show no value of a masked column."""
 
 
 def escaped(text: str) -> str:

@@ -51,7 +51,7 @@ def _space(orders: Sequence[str], types: Mapping[str, str]) -> Space:
     names = [name for text in orders for side in parse_order(text) for name in side]
     space = space_of(Asked(classes=("od",), columns=tuple(dict.fromkeys(names))), types, {})
     for name, reason in space.left_out.items():
-        raise RequestError(f"Nothing can be sorted by column '{name}': {reason}.")
+        raise RequestError(f"Nothing can be sorted by column '{name}': {reason}.", hint="Leave it out of the order.")
     return space
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dc_engine.connecting import Server, ends_with_sigterm
 from dc_engine.engines.reach import NONE, Later, command_of_submit, later
-from dc_engine.errors import DcError, RequestError, escaped
+from dc_engine.errors import DcError, RequestError, UnexpectedError, escaped
 from dc_engine.masking import told
 from dc_engine.verdict import SCHEMA_VERSION
 
@@ -107,8 +107,8 @@ def _run(options: Any, state: State, act: Callable[[Any, State], dict[str, Any]]
         return 1
     except Exception as error:
         text = f"{type(error).__name__}: {told(error)}"
-        unexpected = {"type": "UnexpectedError", "message": text, "hint": "The Spark log has the details."}
-        _answer({"schema_version": SCHEMA_VERSION, "error": unexpected}, options.result, state)
+        unexpected = UnexpectedError(text, hint="The Spark log has the details.")
+        _answer({"schema_version": SCHEMA_VERSION, "error": unexpected.to_dict()}, options.result, state)
         raise
     if options.result is not None:
         _answer(document, options.result, state)
@@ -141,7 +141,10 @@ class State:
         try:
             text = sys.stdin.read() if source == "-" else self._open(source, "rt")
         except (OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"The request {source} cannot be read: {error}.") from error
+            raise RequestError(
+                f"The request {source} cannot be read: {error}.",
+                hint="Check the path, and who may read it; a URI needs the fsspec package of its filesystem.",
+            ) from error
         try:
             return json.loads(text)
         except RecursionError:
@@ -223,7 +226,7 @@ def _read_once(path: str | None, what: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise RequestError(f"The file {path} with the {what} is not a JSON object.")
+        raise RequestError(f"The file {path} with the {what} is not a JSON object.", hint='Write {"name": "value"}.')
     return document
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from dc_engine.constraints.files import check_columns, load_constraints, to_mapping
 from dc_engine.constraints.model import ConstraintSet
-from dc_engine.detection.plan import Plan, make_plan
-from dc_engine.detection.staging import CHANGE_TYPE, StagedLoad
+from dc_engine.constraints.reserved import CHANGE_TYPE
+from dc_engine.detection.plan import Plan
+from dc_engine.detection.planning import make_plan
+from dc_engine.detection.staging import StagedLoad
 from dc_engine.detection.zones import with_zones
 from dc_engine.engines.base import Source, Staging
 from dc_engine.errors import DcError, StateError, counted
@@ -100,7 +102,7 @@ def prepare(ground: Ground, request: Request, clock: Clock) -> Prepared | Verdic
         log.info("load %s was approved: the rows that were discarded are kept now", request.load_id)
     before, older = _without_attempt(ground, current, applied)
     attempt = Attempt(request.load_id, current.number + 1, staged, request.missing_deletes, request.duplicate_keys)
-    if recognises(current) or _deletes(ground, before, older, attempt, plan):
+    if recognises(current) or _needs_identities(ground, before, older, attempt, plan):
         plan = plan.recognising()
     return Prepared(current, applied, before, older, rows, rules, attempt, plan, approved)
 
@@ -151,8 +153,8 @@ def _without_attempt(ground: Ground, current: Snapshot, applied: Load | None) ->
     return before, older
 
 
-def _deletes(ground: Ground, before: Snapshot, older: Load | None, attempt: Attempt, plan: Plan) -> bool:
-    """Whether rows have to be recognised, so that an index of identities is needed."""
+def _needs_identities(ground: Ground, before: Snapshot, older: Load | None, attempt: Attempt, plan: Plan) -> bool:
+    """Whether rows have to be recognised: an index of their identities is needed for that."""
     if older is None:
         return attempt.staged.deleted > 0
     later = before.loads(ground.storage).since(older.place + 1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dc_engine.changing import caught_up
 from dc_engine.constraints.files import check_columns
+from dc_engine.constraints.reserved import CHANGE_TYPE
 from dc_engine.engines.base import Staging
 from dc_engine.errors import ChangesError
 from dc_engine.maintained.base import Ground
@@ -41,7 +42,10 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
     staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, ground.mask, "table"))
     ground.drafts.extend([*staged.inserts, *staged.deletes])
     if staged.deleted:
-        raise ChangesError(f"The table ({table}) has deletes; it must give the rows that are there, and nothing else.")
+        raise ChangesError(
+            f"The table ({table}) has deletes; it must give the rows that are there, and nothing else.",
+            hint=f"Give the table itself, and not a feed of its changes, which has a column {CHANGE_TYPE}.",
+        )
     loads = [one if one.discarded else replace(one, settled=True) for one in snapshot.loads(storage).since()]
     known = [file for kind in (FileKind.LOADS, FileKind.DEPENDENCIES) for file in snapshot.files_of(kind)]
     return with_loads(replace(snapshot, rows=staged.inserted, files=[*staged.inserts, *known]), *loads)

@@ -69,8 +69,8 @@ class Line:
     new: Mapping[str, int]
     """New violations by rule, of the rules that have some."""
     broken: tuple[str, ...]
-    lost: tuple[str, ...]
-    """Dependencies that it invalidated, watched or not."""
+    lost: int
+    """How many dependencies it invalidated, watched or not; their texts, of all lines remembered, would be too much."""
     gained: int
     seconds: float | None
 
@@ -151,7 +151,7 @@ def _in_numbers(storage: Storage, load: Load) -> Line:
         rows=verdict.rows,
         new={one.name: one.new_violations for one in verdict.constraints if one.new_violations},
         broken=tuple(one.name for one in verdict.broken),
-        lost=tuple(one.text for one in verdict.dependencies.invalidated),
+        lost=len(verdict.dependencies.invalidated),
         gained=len(verdict.dependencies.added),
         seconds=verdict.seconds.get("total"),
     )

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dc_engine.discovery.reading import AgreeSets
 
 _KEPT = "dependencies"
-_VIEWS = ("merged", "complete")
 
 
 def verdict_of(storage: Storage, load: Load, mask: Collection[str] = ()) -> Verdict:
@@ -128,10 +127,11 @@ def read_violations(storage: Storage, load_id: str, constraint: str, mask: Colle
 
 def read_dependencies(storage: Storage, view: str = "merged") -> list[dict[str, Any]]:
     """The dependencies that hold in the newest snapshot, best first, as the answer of ``discover`` lists them."""
+    from dc_engine.discovery.asking import VIEWS
     from dc_engine.discovery.reading import holding
 
-    if view not in _VIEWS:
-        raise RequestError(f"'view' is {view!r}, and must be one of {', '.join(_VIEWS)}.")
+    if view not in VIEWS:
+        raise RequestError(f"'view' is {view!r}, and must be one of {', '.join(VIEWS)}.")
     snapshot = _with_dependencies(storage)
     found, _ = holding(storage, snapshot.facts[_KEPT], snapshot.files_of(FileKind.DEPENDENCIES), view)
     return [one.to_dict() for one in found]

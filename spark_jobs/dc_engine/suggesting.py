@@ -23,7 +23,8 @@ from dc_engine.finding import InTable, in_table
 from dc_engine.job import Clock
 from dc_engine.masking import without_values
 from dc_engine.table_files import said_in, source_of, table_name
-from dc_engine.telling import answer_lines, one_line
+from dc_engine.telling import answer_lines
+from dc_engine.wording import MAX_TEXT, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,22 +70,25 @@ def answer_for_people(
             file.write(text)
     except OSError as error:
         raise RequestError(
-            f"The rules cannot be written to {one_line(target)}: {error.strerror}.", hint="--suggest - prints them."
+            f"The rules cannot be written to {plain(target, MAX_TEXT)}: {error.strerror}.",
+            hint="--suggest - prints them.",
         ) from error
-    written = f"{counted(rules, 'rule')} written to {one_line(target)}: read them, then gate the table with them."
+    written = (
+        f"{counted(rules, 'rule')} written to {plain(target, MAX_TEXT)}: read them, then gate the table with them."
+    )
     if not rules:
-        written = f"{one_line(target)} has no rules: what holds may do so by chance, and is there as comments."
+        written = f"{plain(target, MAX_TEXT)} has no rules: what holds may do so by chance, and is there as comments."
     return {**answer, "suggested": text, "text": "\n".join([*lines, "", written])}
 
 
 def _check_target(target: Path, *, overwrite: bool) -> None:
     """Refuse a place where rules cannot be written: before they are looked for, which may take long."""
     if target.is_dir():
-        raise RequestError(f"{one_line(str(target))} is a folder.", hint="Name a file in it.")
+        raise RequestError(f"{plain(target, MAX_TEXT)} is a folder.", hint="Name a file in it.")
     if target.exists() and not overwrite:
-        raise RequestError(f"{one_line(str(target))} is there already.", hint="Add --overwrite to replace it.")
+        raise RequestError(f"{plain(target, MAX_TEXT)} is there already.", hint="Add --overwrite to replace it.")
     if not target.parent.is_dir():
-        raise RequestError(f"There is no folder {one_line(str(target.parent))} for the rules.", hint="Make it first.")
+        raise RequestError(f"There is no folder {plain(target.parent, MAX_TEXT)} for the rules.", hint="Make it first.")
 
 
 def suggested(found: InTable, source: Mapping[str, Any], most: int = MOST_RULES) -> tuple[str, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dc_engine.errors import counted, escaped
+from dc_engine.errors import counted
+from dc_engine.wording import MAX_TEXT, plain
 
 BEST = 10
 """So many are shown."""
@@ -22,7 +23,7 @@ def best_lines(dependencies: Sequence[Mapping[str, Any]]) -> list[str]:
     kinds = max(len(one["class"]) for one in shown)
     lines = [f"rank  {'support'.rjust(width)}  {'class'.ljust(max(kinds, 5))}  dependency"]
     for one, support in zip(shown, supports, strict=True):
-        text = one_line(one["text"], _WIDTH) + _implied(one["implies"])
+        text = plain(one["text"], _WIDTH) + _implied(one["implies"])
         lines.append(f"{one['rank']:>4}  {support.rjust(width)}  {one['class'].ljust(max(kinds, 5))}  {text}")
     if len(dependencies) > BEST:
         lines.append(f"... and {len(dependencies) - BEST:,} more")
@@ -34,13 +35,7 @@ def _implied(others: Sequence[Mapping[str, Any]]) -> str:
     if not others:
         return ""
     more = " and others" if len(others) > 1 else ""
-    return f" (implies {one_line(others[0]['text'], _WIDTH)}{more})"
-
-
-def one_line(text: str, width: int = 500) -> str:
-    """A text on one line: what does not print is escaped, what is too long is cut."""
-    shown = escaped(text)
-    return shown if len(shown) <= width else f"{shown[: width - 3]}..."
+    return f" (implies {plain(others[0]['text'], _WIDTH)}{more})"
 
 
 def number_lines(valid: Mapping[str, int], because: str, mode: str) -> list[str]:
@@ -52,19 +47,18 @@ def number_lines(valid: Mapping[str, int], because: str, mode: str) -> list[str]
 
 def space_lines(space: Mapping[str, Any]) -> list[str]:
     """What was looked at: columns, which of them have an order, what is left out and why."""
-    ordered = set(space["ordered"])
-    plain = [name for name in space["columns"] if name not in ordered]
-    lines = []
-    for title, names in (("compared by order", [n for n in space["columns"] if n in ordered]), ("by equality", plain)):
-        if names:
-            lines.append(f"{title}: {one_line(', '.join(names))}")
+    ordered, lines = set(space["ordered"]), []
+    for title, by_order in (("compared by order", True), ("by equality", False)):
+        if names := [name for name in space["columns"] if (name in ordered) == by_order]:
+            lines.append(f"{title}: {plain(', '.join(names), MAX_TEXT)}")
     if space["cross"]:
         pairs = ", ".join(f"{one['left']} with {one['right']}" for one in space["cross"])
-        lines.append(f"across columns: {one_line(pairs)}")
+        lines.append(f"across columns: {plain(pairs, MAX_TEXT)}")
     lines.append(f"NULLs: {'equal each other' if space['nulls'] == 'equal' else 'compare with nothing'}")
     if "od" in space["classes"]:
         lines.append("in class od all columns are compared by order, NULLs being the first values")
-    lines += [f"left out: {one_line(name)}: {one_line(reason)}" for name, reason in space["left_out"].items()]
+    for name, reason in space["left_out"].items():
+        lines.append(f"left out: {plain(name, MAX_TEXT)}: {plain(reason, MAX_TEXT)}")
     return lines
 
 
@@ -84,6 +78,5 @@ def answer_lines(answer: Mapping[str, Any]) -> list[str]:
 def _order_line(order: Mapping[str, Any]) -> str:
     """Whether an order of lists holds, and which parts of it do not."""
     failing = [one["text"] for one in order["parts"] if not one["holds"]]
-    return (
-        f"order {one_line(order['text'])}: {'does not hold: ' + one_line('; '.join(failing)) if failing else 'holds'}"
-    )
+    holds = f"does not hold: {plain('; '.join(failing), MAX_TEXT)}" if failing else "holds"
+    return f"order {plain(order['text'], MAX_TEXT)}: {holds}"

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from dc_engine.constraints.entries import FEED_COLUMNS as REFUSED
 from dc_engine.constraints.files import load_constraints
-from dc_engine.detection.staging import FEED_COLUMNS
 from tests.constraints.documents import one, refusal, write
 
 FILE_REFUSALS = [
@@ -309,7 +307,3 @@ def test_columns_of_the_feed_and_of_the_gate_are_refused_in_rules(column: str, e
 def test_columns_of_the_feed_and_of_the_gate_are_refused_in_the_key(tmp_path: Path, column: str) -> None:
     error = refusal(write(tmp_path, f"version: 1\ntable: tax\nkey: [id, {column}]\nconstraints: []\n"))
     assert f"tax.yml:3: 'key' names the column {column}, which belongs to" in error.message
-
-
-def test_the_columns_of_the_feed_are_those_that_fingerprints_pass_over() -> None:
-    assert REFUSED == FEED_COLUMNS

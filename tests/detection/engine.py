@@ -19,7 +19,7 @@ from dc_engine.detection import hashing
 from dc_engine.detection.documents import Failed, from_text
 from dc_engine.detection.encode import Slice, Spread
 from dc_engine.detection.hashing import range_of
-from dc_engine.detection.plan import make_plan
+from dc_engine.detection.planning import make_plan
 from dc_engine.detection.rows import take_rows
 from dc_engine.detection.runs import Runs
 from dc_engine.detection.sizing import make_work

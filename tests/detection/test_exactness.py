@@ -15,7 +15,7 @@ from dc_engine.constraints.contradiction import contradiction
 from dc_engine.constraints.model import Column, Constraint, ConstraintSet, Op, Predicate
 from dc_engine.constraints.normalise import normalise
 from dc_engine.constraints.parser import parse_body
-from dc_engine.detection.plan import make_plan
+from dc_engine.detection.planning import make_plan
 from dc_engine.detection.rows import LOAD_BITS
 from dc_engine.maintained.judging import Findings
 from dc_engine.sizes import SIZES, other_sizes

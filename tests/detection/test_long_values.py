@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dc_engine.constraints.files import load_constraints
 from dc_engine.detection.codes import take
 from dc_engine.detection.documents import Failed
-from dc_engine.detection.plan import IndexPlan, make_plan
+from dc_engine.detection.plan import IndexPlan
+from dc_engine.detection.planning import make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, find_entries, write_run
 from dc_engine.detection.sizing import make_work
 from dc_engine.detection.steps import WHOLE, Encode

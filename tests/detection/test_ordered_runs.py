@@ -21,7 +21,8 @@ from dc_engine.detection.encode import with_hash
 from dc_engine.detection.hashing import even_ranges
 from dc_engine.detection.order import TIES, places
 from dc_engine.detection.partners import Partners
-from dc_engine.detection.plan import Group, IndexPlan, Plan, make_plan
+from dc_engine.detection.plan import Group, IndexPlan, Plan
+from dc_engine.detection.planning import make_plan
 from dc_engine.detection.runs import HASH, ROW_IDS, ROWS, Runs, write_run
 from dc_engine.sizes import other_sizes
 from dc_engine.state.files import DataFile

@@ -15,7 +15,8 @@ from dc_engine.constraints.model import Body, Column, Constraint, ConstraintSet,
 from dc_engine.detection.codes import whole
 from dc_engine.detection.encode import with_hash
 from dc_engine.detection.order import order_numbers
-from dc_engine.detection.plan import Group, make_plan
+from dc_engine.detection.plan import Group
+from dc_engine.detection.planning import make_plan
 from dc_engine.detection.runs import HASH
 from dc_engine.detection.screen import Questions, Screen, can_screen
 from tests.detection.oracle import compare, predicate_holds

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.constraints.model import Op
-from dc_engine.discovery.hitting import Problem, deduplicated, minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import Problem, deduplicated, problem_of
 from dc_engine.discovery.terms import ALL, EQUALITY, INEQUALITIES, SIX, Outcome, Term, Terms, op_of
 from tests.discovery.oracle import Rule, minimal_rules, rules
 
@@ -111,20 +112,6 @@ def plain(points: list[list[bool]]) -> Problem:
     width = len(points[0]) if points else 3
     bits = np.array(points, bool).reshape(len(points), width)
     return deduplicated(Problem(bits, bits, np.arange(width), np.ones(width, np.int64)))
-
-
-@given(POINTS, st.data())
-def test_a_root_and_forbidden_literals_leave_the_sets_that_have_them_and_do_not(points, data):
-    problem = plain(points)
-    width = problem.points.shape[1]
-    everything = brute_force(problem.points) if points else {frozenset()}
-    numbers = st.integers(0, width - 1) if width else st.nothing()
-    root = data.draw(st.frozensets(numbers, max_size=2))
-    forbidden = data.draw(st.frozensets(numbers, max_size=3)) - root
-    found = minimal_hitting_sets(problem, root=root, forbidden=forbidden).sets
-    assert sorted(map(sorted, found)) == sorted(
-        sorted(one) for one in everything if root <= one and not forbidden & one
-    )
 
 
 @given(POINTS, st.integers(0, 5))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dc_engine.discovery.boxes import Box, said
 from dc_engine.discovery.coded import Coded, encoded
-from dc_engine.discovery.keeping import changed, found, turned
+from dc_engine.discovery.keeping import changed, found
 from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import CLASSES, Asked, Limits, Space, space_of, with_cross
@@ -172,7 +172,7 @@ def test_after_every_change_every_class_is_what_holds_then(history, mode, ways, 
             check(space, known, living)
             if switch:
                 other = COUNTED if known.mode == WITNESSED else WITNESSED
-                known = history.known = turned(space, known, history.coded(history.there), other)
+                known = history.known = found(space, history.coded(history.there), other, known.nullable)
                 assert known.mode == other
                 check(space, known, living)
             if known.mode == COUNTED:

@@ -18,7 +18,7 @@ from dc_engine.discovery import orders
 from dc_engine.discovery.asking import asked_of
 from dc_engine.discovery.boxes import Box, body_of, carried
 from dc_engine.discovery.coded import Coded
-from dc_engine.discovery.keeping import changed, found, turned
+from dc_engine.discovery.keeping import changed, found
 from dc_engine.discovery.known import COUNTED, WITNESSED, Known, Turnover
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Limits, Space
@@ -77,7 +77,7 @@ def test_after_every_change_order_dependencies_are_those_that_hold_then(history,
             assert found_orders(space, known) == expected(space, living)
             if switch:
                 other = COUNTED if known.mode == WITNESSED else WITNESSED
-                known = history.known = turned(space, known, history.coded(history.there), other)
+                known = history.known = found(space, history.coded(history.there), other, known.nullable)
                 assert found_orders(space, known) == expected(space, living)
 
 

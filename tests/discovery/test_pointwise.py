@@ -14,9 +14,10 @@ from dc_engine.discovery import searching
 from dc_engine.discovery.approximate import Bounds, allowed_pairs
 from dc_engine.discovery.classes import Spend
 from dc_engine.discovery.enumerating import approximately, enumerator
-from dc_engine.discovery.hitting import minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.pointwise import Family
+from dc_engine.discovery.problem import problem_of
 from dc_engine.discovery.terms import EQUALITY, SIX
 from tests.discovery.marked import forbidden_by, minimal_pods, terms_in
 from tests.discovery.test_approximate import ERRORS, broken, counted

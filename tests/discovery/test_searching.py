@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.discovery import searching
-from dc_engine.discovery.hitting import Problem, minimal_hitting_sets
+from dc_engine.discovery.hitting import minimal_hitting_sets
+from dc_engine.discovery.problem import Problem
 from dc_engine.engines.work import searchers
 from dc_engine.sizes import other_sizes
 from tests.discovery.test_hitting import POINTS, brute_force, plain

@@ -172,7 +172,7 @@ def _types_by_spark(source: Any, sessions: Sessions) -> dict[str, str]:
 
 def _check_fit(rules: ConstraintSet, types: Mapping[str, str], sample: str) -> None:
     from dc_engine.constraints.files import check_columns
-    from dc_engine.detection.plan import make_plan
+    from dc_engine.detection.planning import make_plan
 
     check_columns(rules, types, source=f"the sample ({sample})")
     make_plan(rules, types)

@@ -41,7 +41,10 @@ def sample_types(source: Changes) -> dict[str, str]:
     try:
         return reader(path, {name.lower(): value for name, value in source.options.items()})
     except (OSError, pa.ArrowException) as error:
-        raise ChangesError(f"{named} cannot be read: {plain(' '.join(str(error).split()), MAX_TEXT)}.") from None
+        raise ChangesError(
+            f"{named} cannot be read: {plain(' '.join(str(error).split()), MAX_TEXT)}.",
+            hint="Is it whole, and of the format that its name says? Another one is given with --format.",
+        ) from None
 
 
 def _csv(path: Path, options: Mapping[str, str]) -> dict[str, str]:
@@ -83,7 +86,10 @@ def _parquet(path: Path, _: Mapping[str, str]) -> dict[str, str]:
 
     files = [path] if path.is_file() or not path.exists() else sorted(path.rglob("*.parquet"))
     if not files:
-        raise ChangesError(f"The sample {plain(str(path), MAX_TEXT)} has no Parquet file.")
+        raise ChangesError(
+            f"The sample {plain(str(path), MAX_TEXT)} has no Parquet file.",
+            hint="Name a file, or a folder with files whose names end in .parquet.",
+        )
     found = parquet.read_schema(files[0])
     for one in found:
         if _is_refused(one.type):

@@ -65,7 +65,10 @@ def order_parts(left: Sequence[str], right: Sequence[str], within: Sequence[str]
     for side in (left, right):
         check_distinct(side)
         if len(side) > _MAX_LISTED:
-            raise ConstraintError(f"an order has {len(side):,} columns on one side; {_MAX_LISTED} are allowed.")
+            raise ConstraintError(
+                f"an order has {len(side):,} columns on one side; {_MAX_LISTED} are allowed.",
+                hint="Name fewer of them.",
+            )
     _check_apart(within, [*left, *right], "is in 'within' and in the order")
     whole = _once(within, left)
     parts = [Part(whole, (name,)) for name in right if not _has(whole, name)]

@@ -76,7 +76,7 @@ def _new(dependencies: Iterable[Mapping[str, Any]], known: Mapping[str, Constrai
         seen[id_of(rule)] = rule
         found.append((one.get("name") or "", rule))
     if not found:
-        raise ConstraintError("there is no dependency to add.")
+        raise ConstraintError("there is no dependency to add.", hint="Give one at least.")
     return found
 
 
@@ -101,7 +101,7 @@ def _rule(dependency: Mapping[str, Any]) -> Constraint:
         raise section.error("it has several columns on the right.", hint="Give one dependency for each.")
     rule = parts[0][1]
     if rule.rows == 1:
-        raise section.error("it is not a dependency: it is about one row.")
+        raise section.error("it is not a dependency: it is about one row.", hint="Write it as a constraint.")
     return rule
 
 

@@ -12,6 +12,7 @@ from dc_engine.constraints.model import Body, Constraint, Kind, Nulls, Severity,
 from dc_engine.constraints.normalise import normalise
 from dc_engine.constraints.parser import parse_body, parse_formula
 from dc_engine.constraints.printer import formula, print_name
+from dc_engine.constraints.reserved import is_own, is_reserved
 from dc_engine.constraints.section import Section
 from dc_engine.errors import ConstraintError
 
@@ -20,7 +21,6 @@ RULES = ("deny", "unique", "fd", "order", "pod", "formula")
 READINGS = ("within", "kind", "nulls")
 """What else belongs to the rule itself."""
 _OPTIONS = ("name", *READINGS, "severity", "max_new_violations", "max_violating_rows", "description")
-FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _WITHIN_HINTS = {
     "unique": "Add its columns to the list: unique within a group is unique together with the group.",
     "fd": "Put its columns on the left side of the fd.",
@@ -67,16 +67,11 @@ def read_rule(section: Section) -> tuple[str, list[tuple[str, Constraint]]]:
     return rule, [(suffix, Constraint("", kind, bodies, nulls)) for suffix, bodies in parts]
 
 
-def is_reserved(column: str) -> bool:
-    """Whether a column belongs to a change data feed or to the gate, and not to the table."""
-    return column.lower() in FEED_COLUMNS or column.lower().startswith("_dc_")
-
-
 def check_reserved(section: Section, key: str, columns: Iterable[str]) -> None:
     """Refuse columns that are not part of a row: a load that differs only in them would pass for the same load."""
     for column in columns:
         if is_reserved(column):
-            owner = "the change data feed" if column.lower() in FEED_COLUMNS else "the gate"
+            owner = "the gate" if is_own(column) else "the change data feed"
             raise section.error(
                 f"'{key}' names the column {print_name(column)}, which belongs to {owner} and not to the table.",
                 key=key,

@@ -9,7 +9,7 @@ from typing import Any
 Entries = Sequence[Mapping[str, Any]]
 _STEP = 2
 _PLAIN = re.compile(r"[A-Za-z_]([A-Za-z0-9_ .,()<>=!+-]*[A-Za-z0-9_)<>=])?")
-_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 """What YAML takes for something other than text."""
 
 
@@ -117,21 +117,21 @@ def _block(content: Any, indent: int) -> list[str]:
 def _value(value: str | Sequence[str]) -> str:
     """A text or a list of texts, in quotes where YAML would take them for something else."""
     if not isinstance(value, str):
-        return f"[{', '.join(_quoted(one) if ',' in one else _value(one) for one in value)}]"
-    plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-    return value if plain else _quoted(value)
+        return f"[{', '.join(quoted(one) if ',' in one else _value(one) for one in value)}]"
+    plain = _PLAIN.fullmatch(value) and value.lower() not in NOT_TEXT
+    return value if plain else quoted(value)
 
 
 def _flow(content: Any) -> str:
     """The same in brackets, as JSON has it."""
     if isinstance(content, str):
-        return _quoted(content)
+        return quoted(content)
     if isinstance(content, Mapping):
-        return f"{{{', '.join(f'{_quoted(name)}: {_flow(value)}' for name, value in content.items())}}}"
+        return f"{{{', '.join(f'{quoted(name)}: {_flow(value)}' for name, value in content.items())}}}"
     return f"[{', '.join(map(_flow, content))}]"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A text in quotes; what does not print is escaped, so that no line breaks."""
     return f'"{"".join(map(_escaped, text))}"'
 

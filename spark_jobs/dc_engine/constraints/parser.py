@@ -25,7 +25,6 @@ _NOT_HINT = "Invert the operator instead: 'not t.a < s.a' is 't.a >= s.a'."
 _NULL_HINT = "Every predicate with a NULL is false, so none can test for NULL; see the option 'nulls'."
 _AND_HINT = "Predicates are joined with 'and'."
 _ARITHMETIC_HINT = "There is no arithmetic: compare columns and constants, or add a column with the result."
-_COLUMN_HINT = "A column is written t.name or s.name, a text 'in quotes'."
 _WORD_HINTS = {
     "not": _NOT_HINT,
     "null": _NULL_HINT,
@@ -149,7 +148,9 @@ class _Parser:
     def group(self, depth: int) -> list[Predicate]:
         opened = self.next()
         if depth > _MAX_DEPTH:
-            raise self.error(f"more than {_MAX_DEPTH} nested parentheses", opened)
+            raise self.error(
+                f"more than {_MAX_DEPTH} nested parentheses", opened, "Leave them out: all is joined by 'and'."
+            )
         predicates = self.conjunction(depth)
         if self.token.kind != "close":
             raise self.unexpected("'and' or ')'")
@@ -190,13 +191,13 @@ class _Parser:
         token = self.next()
         name = unquote(token.text.split(".", 1)[1].lstrip())
         if not name:
-            raise self.error("a column without a name", token)
+            raise self.error("a column without a name", token, "Write its name between the backticks.")
         return Column("t" if token.text[0] in "tT" else "s", name)
 
     def number(self, token: Token) -> int | Decimal:
         text = token.text
         if sum(map(str.isdigit, text)) > _MAX_DIGITS:
-            raise self.error(f"a number of more than {_MAX_DIGITS} digits", token)
+            raise self.error(f"a number of more than {_MAX_DIGITS} digits", token, "No column can hold it.")
         if text.lstrip("+-").isdecimal():
             return int(text)
         number = Decimal(text)

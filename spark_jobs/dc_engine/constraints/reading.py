@@ -16,8 +16,6 @@ _MAX_NUMBER = 2**63 - 1
 _DEPTH_HINT = "A file has a list of constraints, and a constraint at most lists of columns."
 _TAG = "tag:yaml.org,2002:"
 _QUOTE_HINT = "Put the whole value in quotes: characters such as ` @ % & * # or ': ' mean something to YAML."
-
-
 _ORDER_OF_LISTS = re.compile(r"\border:\s*\[")
 _LIST_HINT = 'Leave the brackets out, or put the whole value in quotes: order: "[a, b] -> [c]".'
 _TAB_HINT = "The line is indented with a tab, and YAML takes only spaces: replace it."
@@ -90,7 +88,10 @@ def _read_bytes(name: str) -> bytes:
     except FileNotFoundError:
         raise ConstraintError(f"{name}: there is no such constraint file.", hint=_nearest_file(name)) from None
     except (OSError, ImportError, ValueError) as error:
-        raise ConstraintError(f"{name}: the constraint file cannot be read: {error}.") from error
+        raise ConstraintError(
+            f"{name}: the constraint file cannot be read: {error}.",
+            hint="Check that it is a file that this user may read; a URI needs the fsspec package of its filesystem.",
+        ) from error
 
 
 def _nearest_file(name: str) -> str:
@@ -113,7 +114,10 @@ def parse(name: str, text: str) -> Mapping[str, Any]:
         hint = _hint(error.problem or "", text.splitlines()[: mark.line + 1] if mark else [])
         raise ConstraintError(f"{where}: is not valid YAML: {error.problem}.", hint=hint) from None
     except yaml.YAMLError as error:
-        raise ConstraintError(f"{name}: is not valid YAML: {' '.join(str(error).split())}.") from None
+        raise ConstraintError(
+            f"{name}: is not valid YAML: {' '.join(str(error).split())}.",
+            hint="Save it as text without such characters.",
+        ) from None
 
 
 def _hint(problem: str, lines: list[str]) -> str:

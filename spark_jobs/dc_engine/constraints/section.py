@@ -55,7 +55,7 @@ class Section:
         if not isinstance(value, str):
             raise self.wrong_type(key, "text", value, hint="Put it in quotes." if value is not None else "")
         if not value.strip():
-            raise self.error(f"'{key}' is empty.", key=key)
+            raise self.error(f"'{key}' is empty.", key=key, hint="Give it a value, or leave it out.")
         try:
             check_unicode(value)
         except ConstraintError as error:
@@ -69,7 +69,8 @@ class Section:
     def checked_name(self, name: str, key: str) -> str:
         """The name, if it can be shown in logs and pages."""
         if len(name) > MAX_NAME:
-            raise self.error(f"'{key}' has {len(name)} characters; {MAX_NAME} are allowed.", key=key)
+            hint = "Name it by fewer: a 'description' has room for more."
+            raise self.error(f"'{key}' has {len(name)} characters; {MAX_NAME} are allowed.", key=key, hint=hint)
         if not name.isprintable() or name != name.strip():
             problem = "has control characters, or spaces at its ends"
             raise self.error(f"'{key}' {problem}: {name!r}.", key=key, hint="Use letters, digits, - and _.")

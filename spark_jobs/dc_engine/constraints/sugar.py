@@ -112,7 +112,9 @@ class _ListReader:
             raise self.unexpected("a column")
         name = unquote(token.text)
         if not name:
-            raise syntax_error("a column without a name", self.text, token)
+            raise syntax_error(
+                "a column without a name", self.text, token, hint="Write its name between the backticks."
+            )
         return name
 
     def accept(self, kind: str, text: str | None = None) -> bool:

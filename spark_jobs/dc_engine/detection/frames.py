@@ -1,7 +1,7 @@
 """Frames: projections as arrays of codes, ready to be counted.
 
-A frame is either what a load brings to a block list (rows, grouped into projections here) or what the index holds of it
-(entries of several runs, merged here). Codes of all frames of one probe come from the same orders.
+A frame is either what a load brings to some blocks (rows, grouped into projections here) or what the index holds of
+them (entries of several runs, merged here). Codes of all frames of one probe come from the same orders.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from dc_engine.detection.staging import FEED_COLUMNS
+from dc_engine.constraints.reserved import FEED_COLUMNS
 
 _1, _2, _3, _4, _5 = map(
     np.uint64,

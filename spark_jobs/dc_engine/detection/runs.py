@@ -206,11 +206,10 @@ def find_entries(
     columns: Sequence[str],
     *,
     wanted: np.ndarray | None = None,
-    within: Bounds | None = None,
     threads: bool = False,
 ) -> Found:
-    """The entries of some runs whose hash is one of those wanted (sorted), or lies within some bounds."""
-    return Runs(storage, files).find(columns, wanted, within, threads=threads)
+    """The entries of some runs whose hash is one of those wanted (sorted), or all."""
+    return Runs(storage, files).find(columns, wanted, None, threads=threads)
 
 
 def _hits(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from dc_engine.constraints.reserved import FEED_COLUMNS, is_own
 from dc_engine.detection.comparable import is_months
-from dc_engine.detection.staging import FEED_COLUMNS
 from dc_engine.detection.value_hash import hashable, literal, quoted
 from dc_engine.errors import ChangesError, SchemaError, did_you_mean
 from dc_engine.masking import told
@@ -119,7 +119,7 @@ def checked_types(fields: Iterable[tuple[str, str]], changes: Changes) -> dict[s
                 f"The changes ({changes}) have columns '{other}' and '{name}', which Spark cannot tell apart.",
                 hint="Rename one of them, for instance with 'sql' in 'changes'.",
             )
-        if name.lower().startswith("_dc_"):
+        if is_own(name):
             raise SchemaError(
                 f"The changes ({changes}) have a column '{name}'; names that start with _dc_ are the gate's own.",
                 hint="Rename it, for instance with 'sql' in 'changes'.",

@@ -17,12 +17,15 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.constraints.reserved import CHANGE_TYPE, FEED_COLUMNS
 from dc_engine.detection.documents import Failed, failed
+from dc_engine.detection.hashing import mixed
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, schema_mark
 from dc_engine.detection.shown import MOST_OF_NAME
 from dc_engine.errors import ChangesError, DcError
 from dc_engine.sizes import SIZES
+from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import DataFile, FileKind, data_file
 from dc_engine.state.packing import Builder
 from dc_engine.state.parquet import store_parquet
@@ -30,9 +33,7 @@ from dc_engine.state.storage import Storage
 
 SALT = "_dc_hash_a"
 """What the hash of a row begins with, and what the column of hashes is called on its way."""
-CHANGE_TYPE = "_change_type"
-FEED_COLUMNS = (CHANGE_TYPE, "_commit_version", "_commit_timestamp")
-"""The columns that a change data feed adds to those of the table."""
+_AWAY = np.uint64(0x9E3779B97F4A7C15)
 _DELETES = {"insert": False, "update_postimage": False, "delete": True, "update_preimage": True}
 
 
@@ -140,7 +141,8 @@ class _Share:
     def add(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
         hashes = rows.column(ROW_HASH).to_numpy().view(np.uint64)
-        for place, lane in enumerate((hashes, _mixed(hashes))):
+        # the second sum is of numbers that have nothing to do with the hashes: two tell more than one
+        for place, lane in enumerate((hashes, mixed(hashes + _AWAY))):
             self._sums[place] = (self._sums[place] + int(lane.sum())) % 2**64
         if self._writer:
             self._writer.add(rows)
@@ -153,14 +155,6 @@ class _Share:
     @property
     def so_far(self) -> Part:
         return Part(self._writer.files if self._writer else [], self._rows, self._sums)
-
-
-def _mixed(hashes: np.ndarray) -> np.ndarray:
-    """The hashes, one to one, as numbers that have nothing to do with them: two sums tell more than one."""
-    mixed = hashes + np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 class _Writer:
@@ -248,8 +242,7 @@ def gather(
     parts = sorted(map(_staged, documents), key=lambda one: one.partition)
     for failure in (part.error for part in parts if part.error):
         if storage:
-            for file in (file for part in parts for share in part.shares for file in share.files):
-                storage.remove(file.path)
+            Drafts(file for part in parts for share in part.shares for file in share.files).remove_all(storage)
         raise failure.error
     files: list[list[DataFile]] = []
     counts: list[int] = []

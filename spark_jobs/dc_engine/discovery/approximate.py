@@ -17,8 +17,8 @@ import numpy as np
 
 from dc_engine.discovery.bits import packed, sets_of
 from dc_engine.discovery.classes import equalities
-from dc_engine.discovery.hitting import Problem, points_of
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import Problem, points_of
 from dc_engine.discovery.searching import Limits
 
 if TYPE_CHECKING:

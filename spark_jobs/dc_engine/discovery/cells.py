@@ -8,7 +8,7 @@ rule holds, values that it compares go together, and what is left are the cells 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,38 +21,66 @@ from dc_engine.sizes import SIZES
 from dc_engine.threads import processors, side_by_side
 
 _MOST_CELLS = 1 << 16
+_ANSWERS = 1 << 22
+"""So many partners, one for each box and row, are looked for at a time."""
 _DIRECT = 1 << 22
 """So many combinations of values have a table with a place for each."""
 
 
-def partners_of(
-    table: Table, boxes: Sequence[Box], rows: np.ndarray, asked: np.ndarray, among: np.ndarray, most: int
-) -> np.ndarray | None:
-    """For each box and row a partner of the row, with which it lies in the box, either way round; -1 if there is none.
+class Partners(NamedTuple):
+    """Rows that lie in a box with another: the numbers of boxes, in order, places among the rows, and the others."""
 
-    ``asked`` says for each box and row whether it is to be looked for, ``among`` which others may be the partner. There
-    is no result if more than about ``most`` pairs would have to be compared.
+    boxes: np.ndarray
+    rows: np.ndarray
+    partners: np.ndarray
+
+
+def partners_of(
+    table: Table,
+    boxes: Sequence[Box],
+    rows: np.ndarray,
+    asked: Callable[[int], np.ndarray],
+    among: np.ndarray,
+    most: int,
+) -> Partners | None:
+    """For each box and row a partner of the row, with which it lies in the box, either way round, if there is one.
+
+    ``asked`` says of a box, by its number, for which rows one is looked for, ``among`` which others it may be. There is
+    no result if more than about ``most`` pairs would have to be compared.
     """
-    result = np.full(asked.shape, -1, np.int64)
-    some = np.flatnonzero(asked.any(axis=1))
-    if not len(some) or not len(among):
-        return result
-    masks = matrix(table.layout.terms, [boxes[one] for one in some.tolist()])
+    none = np.zeros(0, np.int32)
+    found = [Partners(none, none, none)]
+    if not len(boxes) or not len(among):
+        return found[0]
+    masks = matrix(table.layout.terms, boxes)
     terms = np.flatnonzero((masks != int(ALL)).any(axis=0))
-    masks, asked, found = masks[:, terms], asked[some], result[some]
+    masks = masks[:, terms]
     order, starts, cells = in_cells(_lines(table.left, terms, among), len(among))
     order = order if len(among) == table.rows else among[order]
-    sides = [(table.left, table.right, masks), (table.right, table.left, turned(masks))]
-    ends = None
-    for mine, others, way in sides:
-        if ends is None or table.left is not table.right:
-            ends = ends_of(_lines(others, terms, among), cells, len(starts) - 1)
-        places = 2 * mine[terms][:, rows] + 1
-        most = find(places, np.full(len(rows), -1), Cells(others, terms, order, starts, *ends), way, asked, found, most)
-    if most < 0:
-        return None
-    result[some] = found
-    return result
+    sides: list[tuple[np.ndarray, Cells, np.ndarray]] = []
+    for mine, others, ways in ((table.left, table.right, masks), (table.right, table.left, turned(masks))):
+        same = sides and table.left is table.right
+        known = sides[0][1] if same else _cells(others, terms, among, order, starts, cells)
+        sides.append((2 * mine[terms][:, rows] + 1, known, ways))
+    step = max(1, _ANSWERS // max(len(rows), 1))
+    for first in range(0, len(boxes), step):
+        wanted = np.array([asked(number) for number in range(first, min(first + step, len(boxes)))])
+        partners = np.full(wanted.shape, -1, np.int64)
+        for places, known, ways in sides:
+            some = ways[first : first + step]
+            most = find(places, np.full(len(rows), -1), known, some, wanted, partners, most)
+        if most < 0:
+            return None
+        box, row = np.nonzero(partners >= 0)
+        found.append(Partners(*(one.astype(np.int32) for one in (first + box, row, partners[box, row]))))
+    return Partners(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _cells(
+    codes: np.ndarray, terms: np.ndarray, among: np.ndarray, order: np.ndarray, starts: np.ndarray, cells: np.ndarray
+) -> Cells:
+    """Rows that are in cells, by their codes on one side of the boxes."""
+    return Cells(codes, terms, order, starts, *ends_of(_lines(codes, terms, among), cells, len(starts) - 1))
 
 
 def _lines(codes: np.ndarray, terms: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:

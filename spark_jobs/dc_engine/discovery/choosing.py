@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dc_engine.constraints.entries import is_reserved
+from dc_engine.constraints.reserved import is_reserved
 from dc_engine.detection.comparable import Family, family
 from dc_engine.discovery.boxes import Box, equalities, follow, said
 from dc_engine.discovery.listing import Dependency

@@ -14,9 +14,9 @@ import numpy as np
 from dc_engine.constraints.model import Body, Column, Predicate
 from dc_engine.discovery.bits import first_of_each, packed, sets_of
 from dc_engine.discovery.closure import without_implied
-from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, problem_of
+from dc_engine.discovery.hitting import Hitting, minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import Contexts, whole_of
+from dc_engine.discovery.problem import Contexts, Problem, problem_of, whole_of
 from dc_engine.discovery.spreading import Workers, nobody
 from dc_engine.discovery.terms import ADMITS, ALL, Outcome, Terms
 from dc_engine.threads import side_by_side
@@ -72,7 +72,6 @@ def fds(
     *,
     max_columns: int | None = None,
     spend: Spend = NO_LIMIT,
-    threads: int | None = None,
     contexts: Contexts | None = None,
 ) -> Found:
     """For each column the smallest sets of others that decide it; a constant one is decided by none."""
@@ -83,19 +82,18 @@ def fds(
     def decide(place: int) -> Hitting:
         return left_sides(differs[unequal[:, place]], place, max_columns, spend, contexts)
 
-    sides = side_by_side(decide, range(len(names)), 1 if threads is None and len(differs) < _FEW else threads)
+    sides = side_by_side(decide, range(len(names)), 1 if len(differs) < _FEW else None)
     return _found(dict.fromkeys(names, names), sides)
 
 
 def _found(names: Mapping[str, list[str]], sides: list[Hitting]) -> Found:
     """All left sides; where the search for one right side was stopped, those of all are cut to what it has."""
-    stopped = [one for one in sides if not one.complete]
-    bound = min((one.complete_terms or 0 for one in stopped), default=None)
+    bound = min((one.bound for one in sides if one.bound is not None), default=None)
     left = {
         right: [frozenset(mine[one] for one in some) for some in found.sets if bound is None or len(some) <= bound]
         for (right, mine), found in zip(names.items(), sides, strict=True)
     }
-    return Found(left, bound, stopped[0].stopped if stopped else "")
+    return Found(left, bound, next((one.stopped for one in sides if not one.complete), ""))
 
 
 def equalities(layout: Layout, patterns: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -138,7 +136,7 @@ def left_sides(
         everywhere = np.flatnonzero(points.all(axis=0)).tolist() if max_columns else []
         return Hitting([frozenset([one]) for one in everywhere])
     terms, most_of = np.arange(width), np.ones(width, np.int64)
-    points = points[smallest_points(whole_of(points, points, terms, most_of, width))]
+    points = points[smallest_points(whole_of(Problem(points, points, terms, most_of), width))]
     problem = Problem(points, points, terms, most_of, contexts=contexts)
     return minimal_hitting_sets(problem, max_terms=max_columns, most=spend.most, seconds=spend.seconds, threads=1)
 
@@ -160,11 +158,6 @@ def shown_dcs(terms: Terms, raw: Iterable[frozenset[int]]) -> list[Body]:
     ways = {min(way := _excluded(terms, chosen), _turned(terms, way)) for chosen in raw}
     bodies = [_body(terms, way) for way in sorted(ways, key=lambda way: (len(way), way))]
     return bodies if all(term.own for term in terms.terms) else without_implied(bodies)
-
-
-def body_of(terms: Terms, chosen: Iterable[int]) -> Body:
-    """The body that excludes some literals."""
-    return _body(terms, _excluded(terms, chosen))
 
 
 Excluded = tuple[tuple[int, int], ...]

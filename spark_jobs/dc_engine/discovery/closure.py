@@ -15,8 +15,8 @@ import numpy as np
 
 from dc_engine.constraints.model import Body, Column, Op, Predicate
 
-_BLOCK = 1_024
-"""So many bodies are held against all at a time."""
+_PAIRS = 1 << 24
+"""So many pairs of bodies are held against each other at a time."""
 
 Node = tuple[str, str]
 Key = tuple[Node, Op, Node]
@@ -131,8 +131,9 @@ def _implications(bodies: Sequence[Body], orders: Sequence[_Order]) -> list[set[
             says[side, place, [numbers[key] for key in both[side]]] = 1
     fails = _fails(orders, numbers)
     implied: list[set[int]] = [set() for _ in bodies]
-    for first in range(0, len(bodies), _BLOCK):
-        some = fails[first : first + _BLOCK].T
+    step = max(1, _PAIRS // max(len(bodies), 1))
+    for first in range(0, len(bodies), step):
+        some = fails[first : first + step].T
         one, other = np.nonzero((says[0] @ some == 0) | (says[1] @ some == 0))
         for stronger, weaker in zip(one.tolist(), (other + first).tolist(), strict=True):
             if stronger != weaker:

@@ -22,6 +22,7 @@ from dc_engine.errors import DcError
 from dc_engine.sizes import SIZES
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does. The batches of the first step hold one number each; steps yield messages, the last documents."""
 Reading = Callable[[Iterable[pa.RecordBatch], Sequence[str]], Iterator[pa.Table]]
 """How a task reads the rows that its input leads to, with their ids: some columns, piece by piece. It travels."""
 

@@ -14,7 +14,7 @@ from dc_engine.discovery.classes import NO_LIMIT, TABLED, Spend, equalities, fds
 from dc_engine.discovery.orders import orders
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.pointwise import Family
-from dc_engine.discovery.searching import Contexts
+from dc_engine.discovery.problem import Contexts
 from dc_engine.discovery.support import Support
 
 Sets = Mapping[str, Sequence[Box]]
@@ -70,45 +70,65 @@ def enumerator(
     support: Support | None = None,
 ) -> Enumerate:
     """A function that finds the dependencies of up to so many terms that some patterns leave, with enough support."""
-    terms, chosen = layout.terms, tuple(classes)
-
-    def contexts(places: Collection[int]) -> Contexts | None:
-        return support.contexts(list(places)) if support and len(places) > TABLED else None
+    search = _Search(layout, max_terms, spend, support)
+    by_class = {"unique": search.uniques, "fd": search.fds, "od": search.orders, "pod": search.pods, "dc": search.dcs}
+    chosen = tuple(classes)
 
     def enumerate_(patterns: np.ndarray) -> Enumerated:
-        sets: dict[str, list[Box]] = {}
-        stops: dict[int, str] = {}
+        found = Enumerated({})
         for name in chosen:
-            if name == "unique":
-                found = uniques(
-                    layout, patterns, max_columns=max_terms, spend=spend(), contexts=contexts(terms.own.values())
-                )
-                sets[name] = [agreeing(terms, one) for one in found.left[""]]
-                stops |= {} if found.complete_columns is None else {found.complete_columns: found.stopped}
-            elif name == "fd":
-                most = None if max_terms is None else max_terms - 1  # the right side is one of them
-                found = fds(layout, patterns, max_columns=most, spend=spend(), contexts=contexts(terms.own.values()))
-                left = found.left if most != -1 else {}
-                sets[name] = [agreeing(terms, one, right) for right, sides in left.items() for one in sides]
-                stops |= {} if found.complete_columns is None else {found.complete_columns + 1: found.stopped}
-            elif name == "od":
-                within = contexts(terms.first.values())
-                ordered = orders(layout, patterns, max_terms=max_terms, spend=spend(), within=within)
-                sets[name] = ordered.boxes
-                stops |= {} if ordered.complete_terms is None else {ordered.complete_terms: ordered.stopped}
-            elif name == "pod":
-                family = Family(terms)
-                raw = family.exactly(layout, patterns, max_terms, spend())
-                sets[name] = family.boxes(raw.sets)
-                stops |= {} if raw.complete else {raw.complete_terms or 0: raw.stopped}
-            else:
-                raw = raw_dcs(layout, patterns, max_terms=max_terms, spend=spend())
-                sets[name] = [of_literals(terms, one) for one in raw.sets]
-                stops |= {} if raw.complete else {raw.complete_terms or 0: raw.stopped}
-        bound = min(stops, default=None)
-        return Enumerated(sets).cut(bound, "" if bound is None else stops[bound]).supported(support)
+            found = found.together(by_class[name](patterns))
+        return found.cut(found.bound, found.stopped).supported(support)
 
     return enumerate_
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Each class in its own way, as boxes."""
+
+    layout: Layout
+    max_terms: int | None
+    spend: Callable[[], Spend]
+    support: Support | None
+
+    def uniques(self, patterns: np.ndarray) -> Enumerated:
+        terms = self.layout.terms
+        within = self._contexts(terms.own.values())
+        found = uniques(self.layout, patterns, max_columns=self.max_terms, spend=self.spend(), contexts=within)
+        boxes = [agreeing(terms, one) for one in found.left[""]]
+        return Enumerated({"unique": boxes}, found.complete_columns, found.stopped)
+
+    def fds(self, patterns: np.ndarray) -> Enumerated:
+        """The right side is a term too."""
+        terms = self.layout.terms
+        most = None if self.max_terms is None else self.max_terms - 1
+        within = self._contexts(terms.own.values())
+        found = fds(self.layout, patterns, max_columns=most, spend=self.spend(), contexts=within)
+        left = found.left if most != -1 else {}
+        boxes = [agreeing(terms, one, right) for right, sides in left.items() for one in sides]
+        bound = None if found.complete_columns is None else found.complete_columns + 1
+        return Enumerated({"fd": boxes}, bound, found.stopped)
+
+    def orders(self, patterns: np.ndarray) -> Enumerated:
+        within = self._contexts(self.layout.terms.first.values())
+        found = orders(self.layout, patterns, max_terms=self.max_terms, spend=self.spend(), within=within)
+        return Enumerated({"od": found.boxes}, found.complete_terms, found.stopped)
+
+    def pods(self, patterns: np.ndarray) -> Enumerated:
+        family = Family(self.layout.terms)
+        found = family.exactly(self.layout, patterns, self.max_terms, self.spend())
+        return Enumerated({"pod": family.boxes(found.sets)}, found.bound, found.stopped)
+
+    def dcs(self, patterns: np.ndarray) -> Enumerated:
+        found = raw_dcs(self.layout, patterns, max_terms=self.max_terms, spend=self.spend())
+        return Enumerated(
+            {"dc": [of_literals(self.layout.terms, one) for one in found.sets]}, found.bound, found.stopped
+        )
+
+    def _contexts(self, places: Collection[int]) -> Contexts | None:
+        """The contexts with enough support, where that is asked for and it takes less to know them before."""
+        return self.support.contexts(list(places)) if self.support and len(places) > TABLED else None
 
 
 def approximately(

@@ -91,7 +91,7 @@ class _Counts:
         return int((sizes * (sizes - 1) // 2).sum())
 
     def _coded(self, places: Places) -> np.ndarray:
-        """Codes that are the same where rows agree, -1 where there is a NULL; the last few hundred are remembered."""
+        """Codes that are the same where rows agree, -1 where there is a NULL; up to ``_REMEMBERED`` are remembered."""
         if places in self._codes:
             return self._codes[places]
         columns = [self._table.left[place].astype(np.int64) for place in sorted(places)]

@@ -93,16 +93,6 @@ def changed(
     return _rewitnessed(space, known, turnover, table)
 
 
-def turned(space: Space, known: Known, rows: Coded, mode: str) -> Known:
-    """The same in the other mode."""
-    if mode == known.mode:
-        return known
-    if mode == COUNTED or space.max_error:
-        return found(space, rows, mode, known.nullable)
-    table = rows.table(space, known.nullable)
-    return _witnessed(space, rows, table, alive(known.store, table.layout, rows.ids))
-
-
 def _known(
     space: Space, mode: str, layout: Layout, runs: tuple[Store, ...], result: Enumerated, before: Known | None
 ) -> Known:
@@ -225,7 +215,7 @@ def _witnessed(space: Space, rows: Coded, table: Table, shown: Shown) -> Known:
         if because:
             break
     assert known is not None
-    return replace(known, because=told(known.because, space.limits), effort=whole.effort)
+    return replace(known, because=told(known.because, space.limits))
 
 
 def _quick(space: Space, table: Table) -> bool:
@@ -262,4 +252,4 @@ def _rewitnessed(space: Space, known: Known, turnover: Turnover, table: Table) -
     added = shown_lines(ids, unknown(settled.known, shown))
     now = _known(space, WITNESSED, table.layout, (*known.runs, added), settled.found, known)
     same = not len(added) and now.bound == known.bound and now.same_sets(known)
-    return known if same else replace(now, effort=fresh.effort)
+    return known if same else now

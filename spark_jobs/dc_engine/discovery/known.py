@@ -12,7 +12,6 @@ from dc_engine.discovery.boxes import Box, carried
 from dc_engine.discovery.coded import Coded
 from dc_engine.discovery.enumerating import Sets, Violations
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.proving import Effort
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.store import Store, added_up, joined, laid_out
 from dc_engine.errors import RequestError
@@ -37,7 +36,6 @@ class Known:
     because: str = ""
     """Why they are not complete."""
     violations: Violations = field(default_factory=dict)
-    effort: Effort | None = None
 
     @property
     def store(self) -> Store:

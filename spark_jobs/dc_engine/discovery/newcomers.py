@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from dc_engine.discovery.boxes import Box, follow
-from dc_engine.discovery.cells import partners_of
+from dc_engine.discovery.cells import Partners, partners_of
 from dc_engine.discovery.counting import lying_with, violating_pairs
 from dc_engine.discovery.keys import EVERYTHING, Key
 from dc_engine.discovery.proving import Prover
@@ -24,6 +24,8 @@ from dc_engine.sizes import SIZES
 
 _FEW = 1_000
 """So many pairs are compared in cells at least, before all are."""
+_AT_ONCE = 1 << 20
+"""Of so many pairs patterns are made at a time."""
 _SMALL = 8
 """A table that is so many times smaller is counted by itself."""
 
@@ -79,25 +81,37 @@ class Newcomers(Prover):
             self._keys.append(EVERYTHING)
             everything = self._look_at_everything()
             return Lines(everything.patterns, everything.t, everything.s)
-        box, place = np.nonzero(partners >= 0)
-        t, s = self._fresh[place], partners[box, place]
+        t, s = self._fresh[partners.rows], partners.partners
         met = [shown_by(pairs_of(self.table, self._fresh))]
         violating, most = np.unique(t), max(1, SIZES.exhausted_pairs // self.table.rows)
         if len(violating) <= most:
             self._exhausted |= set(boxes)
         else:
-            met.append(Shown(self.table.patterns(t, s), t, s))
+            met.append(self._shown(t, s))
             violating = violating[:: len(violating) // most][:most]
-            self._exhausted |= set(boxes) - {boxes[one] for one in np.unique(box).tolist()}
+            self._exhausted |= set(boxes) - {boxes[one] for one in np.unique(partners.boxes).tolist()}
         with_all, pairs = self._with_all(violating)
         found = Shown.of(self.table.layout, [*met, with_all])
         return Lines(found.patterns, found.t, found.s, pairs)
 
-    def _partners(self, boxes: Sequence[Box]) -> np.ndarray | None:
-        """For each box and new row an old partner, or -1; nothing when to compare all rows would take less time."""
-        flags = [np.isin(self._fresh, self._strangers_of(box)) for box in boxes]
-        asked = np.array(flags, bool).reshape(len(boxes), len(self._fresh))
-        return partners_of(self.table, boxes, self._fresh, asked, self._old, self.pairs // 4 + _FEW)
+    def _shown(self, t: np.ndarray, s: np.ndarray) -> Shown:
+        """The patterns of some pairs, of which there may be very many."""
+        found = Shown.of(self.table.layout)
+        for some in (slice(first, first + _AT_ONCE) for first in range(0, len(t), _AT_ONCE)):
+            more = Shown(self.table.patterns(t[some], s[some]), t[some], s[some].astype(np.int64))
+            found = Shown.of(self.table.layout, [found, more])
+        return found
+
+    def _partners(self, boxes: Sequence[Box]) -> Partners | None:
+        """For boxes and new rows old partners, if there are any; nothing when to compare all rows takes less time."""
+        some = [number for number, box in enumerate(boxes) if self._strangers_of(box).size]
+
+        def asked(number: int) -> np.ndarray:
+            return np.isin(self._fresh, self._strangers_of(boxes[some[number]]))
+
+        asking, most = [boxes[number] for number in some], self.pairs // 4 + _FEW
+        found = partners_of(self.table, asking, self._fresh, asked, self._old, most)
+        return found and found._replace(boxes=np.array(some, np.int32)[found.boxes])
 
     def violations(self, boxes: Sequence[Box]) -> list[int]:
         """How many pairs of rows lie in each of some boxes."""
@@ -108,8 +122,9 @@ class Newcomers(Prover):
                 counts[box] = violating_pairs(self.table.taken(near), box)
         others = [box for box in boxes if box not in counts]
         partners = self._partners(others)
+        edges = [] if partners is None else np.searchsorted(partners.boxes, np.arange(len(others) + 1)).tolist()
         for number, box in enumerate(others):
-            rows = None if partners is None else self._fresh[partners[number] >= 0].tolist()
+            rows = None if partners is None else self._fresh[partners.rows[edges[number] : edges[number + 1]]].tolist()
             if rows is None or len(rows) > SIZES.counted_price:
                 counts[box] = violating_pairs(self.table, box)
             else:

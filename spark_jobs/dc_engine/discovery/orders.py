@@ -21,7 +21,7 @@ from dc_engine.discovery.boxes import Box, canonical
 from dc_engine.discovery.classes import NO_LIMIT, TABLED, Spend, left_sides
 from dc_engine.discovery.hitting import Hitting
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import Contexts
+from dc_engine.discovery.problem import Contexts
 from dc_engine.discovery.terms import ALL, Outcome, Terms
 from dc_engine.threads import processors, side_by_side
 
@@ -60,8 +60,8 @@ def orders(
     count = 1 if len(patterns) < _FEW else processors()
     left = side_by_side(lambda one: signs.deciding(one, most - 1, ends()), columns if most >= 1 else (), count)
     contexts = side_by_side(lambda one: signs.contexts(one, most - 2, ends()), targets if most >= 2 else (), count)
-    stops = {(one.complete_terms or 0) + 1: one.stopped for one in left if not one.complete}
-    stops |= {(one.complete_terms or 0) + 2: one.stopped for one in contexts if not one.complete}
+    stops = {one.bound + 1: one.stopped for one in left if one.bound is not None}
+    stops |= {one.bound + 2: one.stopped for one in contexts if one.bound is not None}
     bound = min(stops, default=None)
     boxes = [box_of(layout.terms, side, {right: _DIFFERENT}) for right, found in enumerate(left) for side in found.sets]
     deciding = [packed(truth_of(found.sets, len(columns))) for found in left]

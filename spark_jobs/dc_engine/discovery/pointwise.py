@@ -18,9 +18,9 @@ from dc_engine.discovery.approximate import Bounds, approximate_sets
 from dc_engine.discovery.bits import packed, truth_of
 from dc_engine.discovery.boxes import Box, follow, turned
 from dc_engine.discovery.classes import NO_LIMIT, Spend
-from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets, points_of, problem_of
+from dc_engine.discovery.hitting import Hitting, minimal_hitting_sets
 from dc_engine.discovery.patterns import Layout
-from dc_engine.discovery.searching import whole_of
+from dc_engine.discovery.problem import Problem, points_of, problem_of, whole_of
 from dc_engine.discovery.terms import ALL, SIX, Literal, Outcome, Terms
 
 _LESS, _EQUAL, _GREATER = Outcome.LESS, Outcome.EQUAL, Outcome.GREATER
@@ -100,7 +100,7 @@ class Family:
                 unequal = next(place for place, other in enumerate(self.literals) if _is_unequal(other, one.term))
                 vital[:, number] = problem.points[:, number] & ~problem.points[:, unequal]
         has_unequal = truth[:, [place for place, one in enumerate(self.literals) if _is_unequal(one)]].any(axis=1)
-        whole = whole_of(problem.points, vital, problem.term_of, problem.most_of, len(problem.most_of))
+        whole = whole_of(replace(problem, vital=vital, bars=None, stronger=None), len(problem.most_of))
         good = has_unequal | needed(whole, packed(truth))
         return [one for one, stays in zip(sets, good.tolist(), strict=True) if stays]
 

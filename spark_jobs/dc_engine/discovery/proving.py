@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
@@ -36,14 +36,6 @@ _FIRST = 50_000
 """Rows among which values of new rows are looked for first: most are there."""
 
 
-@dataclass
-class Effort:
-    """What was looked at, for people: all pairs that agree on some keys."""
-
-    keys: list[list[str]] = field(default_factory=list)
-    pairs: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A unit of the work: one of several parts of the pairs that agree on a key, or boxes to be decided."""
@@ -63,18 +55,20 @@ class Prover:
     def __init__(self, table: Table, new: np.ndarray | None = None, threads: int | None = None) -> None:
         self.table = table
         self.new = new
-        self.effort = Effort()
         self._threads = threads
         self._agreeing = Keys(table, new)
         self._keys: list[Key] = []
         self._counted: set[Box] = set()
         self._strange: dict[Box, np.ndarray] = {}
+        self._strange_in: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
         self._familiar: dict[tuple[int, ...], np.ndarray] = {}
         self._questions: dict[Box, Question | None] = {}
         self._fresh = np.flatnonzero(new) if new is not None else np.zeros(0, np.int64)
         rows, fresh = table.rows, table.rows if new is None else len(self._fresh)
         self.pairs = fresh * (rows - fresh) + fresh * (fresh - 1) // 2
         """How many pairs there are to look at."""
+        self.looked_at = 0
+        """How many pairs were looked at so far."""
 
     def open(self, boxes: Iterable[Box]) -> list[Box]:
         """The boxes (one of each mirror pair) that nothing has decided yet."""
@@ -92,15 +86,13 @@ class Prover:
         A box that contains none of them afterwards is empty.
         """
         keys, rest = self._ways(boxes)
-        names = self.table.layout.terms.terms
-        self.effort.keys += [[names[place].left for place in sorted(key)] for key in keys]
         self._keys += keys
         if keys == [EVERYTHING]:
             return self._look_at_everything()
         rest = [box for box in rest if not self._is_covered(box)]
         self._counted |= set(rest)
         found = self._shared_out(keys, rest)
-        self.effort.pairs += sum(one.pairs for one in found)
+        self.looked_at += sum(one.pairs for one in found)
         return Shown.of(self.table.layout, [Shown(one.patterns, one.one, one.two) for one in found])
 
     def _shared_out(self, keys: Sequence[Key], boxes: Sequence[Box]) -> list[Lines]:
@@ -180,7 +172,7 @@ class Prover:
 
     def _look_at_everything(self) -> Shown:
         """The patterns of all pairs, or of all with a new row."""
-        self.effort.pairs += self.pairs
+        self.looked_at += self.pairs
         new = np.ones(self.table.rows, bool) if self.new is None else self.new
         met = pairs_of(self.table, np.flatnonzero(new), np.flatnonzero(~new))
         return Shown.of(self.table.layout, [shown_by(met)])
@@ -236,18 +228,26 @@ class Prover:
         same partner. Unless the partner is the old row itself, and the rule is violated by a row and its twin.
         """
         places = tuple(said(box))
+        twins = with_themselves(self.table, box, self._fresh)
+        key = places, np.packbits(twins).tobytes()  # many rules are about the same columns
+        if key not in self._strange_in:
+            self._strange_in[key] = self._strangers_in(places, twins)
+        return self._strange_in[key]
+
+    def _strangers_in(self, places: tuple[int, ...], twins: np.ndarray) -> np.ndarray:
+        """The same for all rules about some terms that these rows violate with their twins."""
         sides = (self.table.left, self.table.right)
         columns = [side[place] for side in (sides[:1] if sides[0] is sides[1] else sides) for place in places]
-        twins = with_themselves(self.table, box, self._fresh)
-        if not columns:
+        if not columns or twins.all():
             return self._fresh
-        if places not in self._familiar:  # the columns of many rules are the same
+        if places not in self._familiar:
             first = np.arange(min(_FIRST, self.table.rows))
             self._familiar[places] = self._known(columns, self._fresh, first)
         unknown = self._fresh[~self._familiar[places] & ~twins]
         if self._thoroughly and len(unknown):
             unknown = unknown[~self._known(columns, unknown, None)]
-        return np.sort(np.concatenate([unknown, self._fresh[twins]]))
+        found = np.sort(np.concatenate([unknown, self._fresh[twins]]))
+        return self._fresh if len(found) == len(self._fresh) else found
 
     def _known(self, columns: Sequence[np.ndarray], some: np.ndarray, among: np.ndarray | None) -> np.ndarray:
         """Which rows have the values of an old row among those given, or (without) any."""

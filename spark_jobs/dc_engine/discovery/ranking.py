@@ -94,9 +94,7 @@ class Scales:
 
     def _unique(self, box: Box) -> Worth:
         places = said(box)
-        if (
-            len(places) == 1
-        ):  # no pair agrees on it, so there is nothing to compare it with: it is as good as the table is long
+        if len(places) == 1:  # no pair agrees on it, and there is nothing else to compare: as good as the table is long
             return Worth(self.pairs, math.log10(1 + self.rows), self.rows)
         rest = {place: self.pairs_agreeing([one for one in places if one != place]) for place in places}
         expected = min((pairs * self._share(place) for place, pairs in rest.items()), default=0.0)

@@ -10,8 +10,8 @@ import numpy as np
 from dc_engine.discovery.boxes import Box, literals_of, of_literals, violated
 from dc_engine.discovery.classes import Spend
 from dc_engine.discovery.enumerating import Enumerated, Sets, enumerator
-from dc_engine.discovery.hitting import points_of, problem_of
 from dc_engine.discovery.patterns import Layout
+from dc_engine.discovery.problem import points_of, problem_of
 from dc_engine.discovery.store import Store
 from dc_engine.discovery.upkeep import after_gone, after_new
 
@@ -59,16 +59,16 @@ def _dcs(
         ones = np.ones(len(new), np.int64)
         stayed = problem_of(layout, patterns[Store(new, ones, ones, ones).pairs_of(patterns) == 0])
         points = _points(layout, gone)
-        changed = after_gone(sets, stayed, points, max_terms=max_terms, most=most, seconds=seconds)
-        if not changed.complete:
+        left = after_gone(sets, stayed, points, max_terms=max_terms, most=most, seconds=seconds)
+        if left is None:
             return None
-        sets = changed.sets
+        sets = left
     if len(new):
         points = _points(layout, new)
-        changed = after_new(sets, problem_of(layout, patterns), points, max_terms=max_terms, most=most, seconds=seconds)
-        if not changed.complete:
+        now = after_new(sets, problem_of(layout, patterns), points, max_terms=max_terms, most=most, seconds=seconds)
+        if now is None:
             return None
-        sets = changed.sets
+        sets = now
     return [of_literals(terms, one) for one in sets]
 
 

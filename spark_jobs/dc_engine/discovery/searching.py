@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dc_engine.discovery.bits import packed, packed_columns, unpacked
+from dc_engine.discovery.bits import packed, unpacked
 from dc_engine.discovery.spreading import Crew, Lines, Units, Workers, nobody
 from dc_engine.sizes import SIZES
 from dc_engine.threads import processors
@@ -68,78 +68,10 @@ class Task:
     allowed: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class Contexts:
-    """The sets of columns that may be on a left side, with all their subsets, as sums of marks of their columns.
-
-    Different sets may have the same sum, if seldom: what is found has to be looked at again.
-    """
-
-    marks: np.ndarray
-    sums: np.ndarray
-    """In order."""
-    of_keys: bool = False
-    """Whether it is enough that a set without any one of its columns is among them."""
-
-    @staticmethod
-    def of(columns: int, sets: Iterable[Sequence[int]]) -> Contexts:
-        """From sets of columns, by their numbers."""
-        marks = np.random.default_rng(0).integers(1, 1 << 63, columns).astype(np.uint64)
-        sums = (np.bitwise_xor.reduce(marks[list(one)], initial=np.uint64(0)) for one in sets)
-        return Contexts(marks, np.unique(np.fromiter(sums, np.uint64)))
-
-    def among(self, columns: np.ndarray) -> Contexts:
-        """The same for some of the columns."""
-        return replace(self, marks=self.marks[columns])
-
-
-def whole_of(
-    points: np.ndarray,
-    vital: np.ndarray,
-    term_of: np.ndarray,
-    most_of: np.ndarray,
-    max_terms: int,
-    bars: np.ndarray | None = None,
-    stronger: np.ndarray | None = None,
-    contexts: Contexts | None = None,
-) -> Whole:
-    """A problem as the search needs it, from rows of truth values."""
-    from dc_engine.kernels.packing import Whole
-
-    rows, columns = packed(points), packed_columns(points)
-    same, width = vital is points, len(term_of)
-    barred = np.zeros((width, width), bool) if bars is None else bars.copy()
-    up, down = (np.full(width, -1, np.int64) for _ in range(2))
-    if stronger is not None:
-        up, weak = stronger.astype(np.int64), np.flatnonzero(stronger >= 0)
-        down[up[weak]] = weak
-        barred[weak, up[weak]] = False  # it may take its place
-    return Whole(
-        rows,
-        rows if same else packed(vital) & rows,
-        columns,
-        columns if same else packed_columns(vital) & columns,
-        term_of.astype(np.int64),
-        most_of.astype(np.int64),
-        packed(term_of[None, :] == np.arange(len(most_of))[:, None]),
-        max_terms,
-        packed(barred),
-        up,
-        down,
-        bool((up >= 0).any()),
-        np.zeros(0, np.uint64) if contexts is None else contexts.marks,
-        np.zeros(0, np.uint64) if contexts is None else contexts.sums,
-        contexts is not None and contexts.of_keys,
-    )
-
-
-def task_of(whole: Whole, root: Iterable[int], forbidden: Iterable[int] = ()) -> Task | None:
-    """The search below a root, but for forbidden literals; nothing when the root is too large for any set."""
-    chosen, banned = np.zeros((1, len(whole.term_of)), bool), np.zeros(len(whole.term_of), bool)
-    chosen[0, list(root)] = True
-    banned[list(forbidden)] = True
-    tasks = tasks_of(whole, chosen, banned)
-    return tasks[0] if tasks else None
+def all_of(whole: Whole) -> Task:
+    """The search for all sets: below the root in which nothing is chosen."""
+    (task,) = tasks_of(whole, np.zeros((1, len(whole.term_of)), bool))
+    return task
 
 
 def tasks_of(whole: Whole, roots: np.ndarray, banned: np.ndarray | None = None) -> list[Task]:
@@ -192,7 +124,7 @@ def _below(
 
     parts = list(pool.map(begun, tasks))
     rest = [task for task, part in zip(tasks, parts, strict=True) if part is None]
-    each = (time.monotonic() - started) * _threads(None) / max(len(tasks) - len(rest), 1)
+    each = (time.monotonic() - started) * processors() / max(len(tasks) - len(rest), 1)
     crew = workers(len(rest) * each / _PAIR, _nbytes(whole)) if rest and not limits.stopped else None
     done = iter(_elsewhere(whole, rest, limits, crew)) if crew else pool.map(finished, rest)
     return [next(done) if part is None else part for part in parts]
@@ -242,12 +174,10 @@ class _Roots:
         return Lines(_joined(self.whole, parts), numbers, np.zeros_like(numbers), limits.nodes, limits.stopped)
 
 
-def searched_all(
-    whole: Whole, tasks: Sequence[Task], limits: Limits, threads: int | None = None, batch: int = _MANY
-) -> np.ndarray:
+def searched_all(whole: Whole, tasks: Sequence[Task], limits: Limits, batch: int = _MANY) -> np.ndarray:
     """All sets below many roots, some of them twice; not all when it was stopped. A thread takes a batch at a time."""
     batches = [tasks[first : first + batch] for first in range(0, len(tasks), batch)]
-    with ThreadPoolExecutor(min(_threads(threads), len(batches) or 1)) as pool:
+    with ThreadPoolExecutor(min(processors(), len(batches) or 1)) as pool:
         parts = list(pool.map(lambda some: _many(whole, some, limits), batches))
     return _joined(whole, [one for part in parts for one in part])
 

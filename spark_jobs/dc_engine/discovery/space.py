@@ -240,10 +240,14 @@ def _crossed(asked: Asked, columns: Mapping[str, str], ordered: Collection[str],
     for left, right, ops in asked.cross:
         one, two = spelled([left, right])
         if one not in columns or two not in columns or one == two:
-            raise RequestError(f"'cross' names the pair {left}, {right}, which are not two columns that are looked at.")
+            raise RequestError(
+                f"'cross' names the pair {left}, {right}, which are not two columns that are looked at.",
+                hint=f"Leave the pair out, or name two of {', '.join(columns)}.",
+            )
         if common_family({family(columns[name]) or "" for name in (one, two)}) is None:
             raise RequestError(
-                f"'cross' compares column '{one}' of type {columns[one]} with column '{two}' of type {columns[two]}."
+                f"'cross' compares column '{one}' of type {columns[one]} with column '{two}' of type {columns[two]}.",
+                hint="Leave the pair out, or cast one of them in the table (for instance with 'sql').",
             )
         if asked.nulls == "equal" and set(ops) - {op.value for op in EQUALITY}:
             raise _without_order("the order of 'cross'")

@@ -14,7 +14,7 @@ import numpy as np
 
 from dc_engine.discovery.boxes import Box, equalities, said
 from dc_engine.discovery.partitions import Partitions
-from dc_engine.discovery.searching import Contexts
+from dc_engine.discovery.problem import Contexts
 from dc_engine.discovery.table import Table
 from dc_engine.discovery.terms import Terms
 

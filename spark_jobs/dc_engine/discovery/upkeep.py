@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dc_engine.discovery.bits import first_of_each, packed, sets_of, truth_of
-from dc_engine.discovery.hitting import Hitting, Problem, minimal_hitting_sets
-from dc_engine.discovery.searching import Limits, searched_all, tasks_of, whole_of
+from dc_engine.discovery.hitting import minimal_hitting_sets
+from dc_engine.discovery.problem import Problem, whole_of
+from dc_engine.discovery.searching import Limits, searched_all, tasks_of
 
 if TYPE_CHECKING:
     from dc_engine.kernels.packing import Whole
@@ -30,18 +30,6 @@ Step = tuple[int, int]
 """From a literal to a stronger one of its term."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The sets after a change, which of them are new, and which of the old ones are no more."""
-
-    sets: list[frozenset[int]]
-    added: list[frozenset[int]]
-    lost: list[frozenset[int]]
-    complete: bool = True
-    stopped: str = ""
-    """What stopped the search: ``sets`` or ``seconds``. Some of the new sets are missing then."""
-
-
 def after_new(
     sets: Sets,
     problem: Problem,
@@ -50,24 +38,24 @@ def after_new(
     max_terms: int | None = None,
     most: int = 10_000_000,
     seconds: float | None = None,
-    threads: int | None = None,
-) -> Changed:
-    """The sets of a problem, from those without its new points (rows of truth values, and among the problem's)."""
+) -> list[frozenset[int]] | None:
+    """The sets of a problem, from those without its new points (rows of truth values, and among the problem's).
+
+    There is no result if they are more than ``most``, or take longer than so many seconds.
+    """
     from dc_engine.kernels.sets import missing
 
     width = problem.points.shape[1]
     truth = truth_of(sets, width)
     violated = missing(packed(truth), packed(new)) if len(new) else np.zeros(len(sets), bool)
     if not violated.any():
-        return Changed(list(sets), [], [])
-    whole = whole_of(problem.points, problem.vital, problem.term_of, problem.most_of, _terms(problem, max_terms))
+        return list(sets)
+    whole = whole_of(problem, _terms(problem, max_terms))
     limits = _limits(most - int((~violated).sum()), seconds)
     roots = _roots(problem, truth[violated], new)
-    found = searched_all(whole, tasks_of(whole, roots), limits, threads)
-    added = sets_of(found[first_of_each(found)], width)
+    found = searched_all(whole, tasks_of(whole, roots), limits)
     kept = [one for one, broken in zip(sets, violated.tolist(), strict=True) if not broken]
-    lost = [one for one, broken in zip(sets, violated.tolist(), strict=True) if broken]
-    return Changed([*kept, *added], added, lost, not limits.stopped, limits.stopped)
+    return None if limits.stopped else [*kept, *sets_of(found[first_of_each(found)], width)]
 
 
 def after_gone(
@@ -78,22 +66,19 @@ def after_gone(
     max_terms: int | None = None,
     most: int = 10_000_000,
     seconds: float | None = None,
-    threads: int | None = None,
-) -> Changed:
-    """The sets of a problem, from those with points that it has no more (rows of truth values)."""
+) -> list[frozenset[int]] | None:
+    """The same from those with points that it has no more (rows of truth values)."""
     if len(gone) > _MANY_GONE or not len(problem.points):
-        return _compared(
-            sets, minimal_hitting_sets(problem, max_terms=max_terms, most=most, seconds=seconds, threads=threads)
-        )
+        every = minimal_hitting_sets(problem, max_terms=max_terms, most=most, seconds=seconds)
+        return every.sets if every.complete else None
     width = problem.points.shape[1]
-    whole = whole_of(problem.points, problem.vital, problem.term_of, problem.most_of, _terms(problem, max_terms))
-    kept, lost = _still_needed(sets, whole, gone)
+    whole = whole_of(problem, _terms(problem, max_terms))
+    kept = _still_needed(sets, whole, gone)
     limits = _limits(most - len(kept), seconds)
     none = np.zeros((1, width), bool)
     tasks = [task for point in gone for task in tasks_of(whole, none, point)]
-    found = searched_all(whole, tasks, limits, threads, batch=1)
-    added = sets_of(found[first_of_each(found)], width)
-    return Changed([*kept, *added], added, lost, not limits.stopped, limits.stopped)
+    found = searched_all(whole, tasks, limits, batch=1)
+    return None if limits.stopped else [*kept, *sets_of(found[first_of_each(found)], width)]
 
 
 def _terms(problem: Problem, max_terms: int | None) -> int:
@@ -104,26 +89,15 @@ def _limits(most: int, seconds: float | None) -> Limits:
     return Limits(most, _NO_LIMIT, None if seconds is None else time.monotonic() + seconds)
 
 
-def _still_needed(sets: Sets, whole: Whole, gone: np.ndarray) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
-    """The sets all of whose literals are needed without the points that went, and the others."""
+def _still_needed(sets: Sets, whole: Whole, gone: np.ndarray) -> list[frozenset[int]]:
+    """The sets all of whose literals are needed without the points that went."""
     from dc_engine.kernels.sets import hit_once, needed
 
     words = packed(truth_of(sets, gone.shape[1]))
     good = np.ones(len(sets), bool)
     touched = np.flatnonzero(hit_once(words, packed(gone))) if len(gone) else np.zeros(0, np.int64)
     good[touched] = needed(whole, words[touched])
-    flags = good.tolist()
-    return (
-        [one for one, stays in zip(sets, flags, strict=True) if stays],
-        [one for one, stays in zip(sets, flags, strict=True) if not stays],
-    )
-
-
-def _compared(sets: Sets, found: Hitting) -> Changed:
-    before, after = set(sets), set(found.sets)
-    added = [one for one in found.sets if one not in before]
-    lost = [one for one in sets if one not in after]
-    return Changed(found.sets, added, lost, found.complete, found.stopped)
+    return [one for one, stays in zip(sets, good.tolist(), strict=True) if stays]
 
 
 def _roots(problem: Problem, sets: np.ndarray, new: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dc_engine.constraints.insertion import NOT_TEXT, quoted
 from dc_engine.constraints.model import Nulls
 from dc_engine.constraints.printer import print_name, quote_name
 from dc_engine.discovery.choosing import Choice, Rule
@@ -18,7 +19,6 @@ from dc_engine.errors import counted, escaped
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.,'<>=! `()-]*")
-_NOT_TEXT = {"y", "n", "yes", "no", "true", "false", "on", "off", "null"}
 _WIDTH = 116
 _FEW = 50
 """Rows that have both dates, below which an order between them is doubtful."""
@@ -43,7 +43,7 @@ def rules_text(origin: Origin, choice: Choice, befores: Sequence[Before]) -> str
     entries += [_entry(_before(one, names), [_rows(one)]) for one in sure]
     doubtful = [_commented(_entry(_rule(rule, names), [f"{rule.doubt}; {_support(rule)}"])) for rule in choice.doubtful]
     doubtful += [_commented(_entry(_before(one, names), [_rows(one)])) for one in befores if one not in sure]
-    lines = [*_head(origin), "version: 1", f"table: {scalar(origin.table)}", "", *_key(choice), ""]
+    lines = [*_head(origin), "version: 1", f"table: {_scalar(origin.table)}", "", *_key(choice), ""]
     lines += ["constraints:"] if entries else ["constraints: []  # to add one, take the [] away"]
     for entry in entries:
         lines += [*entry, ""]
@@ -136,14 +136,14 @@ def _rows(one: Before) -> str:
 
 
 def _entry(rule: _Written, comments: Iterable[str]) -> list[str]:
-    value = scalar(rule.value) if isinstance(rule.value, str) else f"[{', '.join(map(_item, rule.value))}]"
+    value = _scalar(rule.value) if isinstance(rule.value, str) else f"[{', '.join(map(_item, rule.value))}]"
     return [
         *(line for comment in comments for line in _comment(comment, "  # ")),
-        f"  - name: {scalar(rule.name)}",
+        f"  - name: {_scalar(rule.name)}",
         f"    {rule.rule}: {value}",
         *([f"    within: [{', '.join(map(_item, rule.within))}]"] if rule.within else []),
         *([f"    nulls: {rule.nulls}"] if rule.nulls != "ignore" else []),
-        *([f"    description: {scalar(rule.description)}"] if rule.description else []),
+        *([f"    description: {_scalar(rule.description)}"] if rule.description else []),
     ]
 
 
@@ -160,23 +160,10 @@ def _comment(text: str, start: str = "# ") -> list[str]:
 def _item(name: str) -> str:
     """A column in a list."""
     written = quote_name(name) if name[0] == name[-1] == "`" else name
-    return written if _WORD.fullmatch(written) and written.lower() not in _NOT_TEXT else quoted(written)
+    return written if _WORD.fullmatch(written) and written.lower() not in NOT_TEXT else quoted(written)
 
 
-def scalar(text: str) -> str:
+def _scalar(text: str) -> str:
     """A text as YAML, without quotes where it needs none."""
-    plain = _TEXT.fullmatch(text) and text == text.strip() and text.lower() not in _NOT_TEXT
+    plain = _TEXT.fullmatch(text) and text == text.strip() and text.lower() not in NOT_TEXT
     return text if plain else quoted(text)
-
-
-def quoted(text: str) -> str:
-    """A text in double quotes, all that does not print escaped."""
-    parts = []
-    for one in text:
-        if one in '"\\':
-            parts.append(f"\\{one}")
-        elif one.isprintable():
-            parts.append(one)
-        else:
-            parts.append(f"\\U{ord(one):08x}")
-    return f'"{"".join(parts)}"'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +16,15 @@ from dc_engine.detection.documents import Document, Failed, file_of, from_text
 from dc_engine.detection.fetched import Columns, Measured
 from dc_engine.detection.plan import Plan
 from dc_engine.detection.staging import StagedLoad
-from dc_engine.discovery.distant import Distant
+from dc_engine.discovery.distant import Distant, Step
 from dc_engine.engines.piles import Pile, Piles
 from dc_engine.request import Changes, Request
+from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import DataFile
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
+from dc_engine.threads import processors
 
-Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does. The batches of the first step hold one number each; steps yield messages, the last documents."""
 Source = Any
 """Rows as an engine holds them before they are staged: Spark's is a DataFrame, or ``files.Files``."""
 
@@ -124,9 +123,6 @@ class Engine(ABC):
 class Tasks(ABC):
     """Where steps run."""
 
-    parallel: int = 1
-    """How many tasks run at the same time, where that is known."""
-
     @abstractmethod
     def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
         """The documents of the last step. The first gets the numbers up to ``count``, one each.
@@ -139,8 +135,7 @@ class Tasks(ABC):
         documents = [from_text(text) for text in self.run(count, first, *further)] if count else []
         for failure in documents:
             if isinstance(failure, Failed):
-                for file in filter(None, map(file_of, documents)):
-                    storage.remove(file.path)
+                Drafts(filter(None, map(file_of, documents))).remove_all(storage)
                 raise failure.error
         return documents
 
@@ -149,7 +144,7 @@ class Here(Tasks):
     """Steps run in this process, in as many threads as there are processors."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self.parallel = threads or min(os.cpu_count() or 1, 8)
+        self._threads = threads or processors()
 
     def run(self, count: int, first: Step, *further: tuple[int, Step]) -> list[str]:
         """See ``Tasks.run``."""
@@ -165,10 +160,10 @@ class Here(Tasks):
 
     def _map(self, step: Step, parts: Sequence[Iterable[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
         """What a step makes of each part, in their order."""
-        if len(parts) == 1 or self.parallel == 1:
+        if len(parts) == 1 or self._threads == 1:
             yield from (list(step(iter(part))) for part in parts)
         else:
-            with ThreadPoolExecutor(self.parallel) as pool:
+            with ThreadPoolExecutor(self._threads) as pool:
                 yield from pool.map(lambda part: list(step(iter(part))), parts)
 
     def _ordered(self, piles: Sequence[Pile]) -> Sequence[Pile]:

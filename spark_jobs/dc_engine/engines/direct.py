@@ -10,10 +10,11 @@ from itertools import groupby
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dc_engine.constraints.reserved import CHANGE_TYPE
 from dc_engine.detection.fetched import Columns
 from dc_engine.detection.row_hashes import row_hashes
 from dc_engine.detection.sources import kept_name
-from dc_engine.detection.staging import CHANGE_TYPE, SALT, stage_rows
+from dc_engine.detection.staging import SALT, stage_rows
 from dc_engine.engines.files import Files, Share, arrow_type
 from dc_engine.errors import ChangesError
 from dc_engine.masking import told

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dc_engine.constraints.reserved import CHANGE_TYPE
 from dc_engine.detection.codes import take, whole
 from dc_engine.detection.light import OnWorker
 from dc_engine.detection.plan import ROW_HASH
 from dc_engine.detection.rows import LOAD_BITS, take_rows
 from dc_engine.detection.sources import quoted, row_hash, spark_errors
-from dc_engine.detection.staging import CHANGE_TYPE, SALT, StagedLoad
+from dc_engine.detection.staging import SALT, StagedLoad
 from dc_engine.detection.work import MESSAGE_SCHEMA, received, send
 from dc_engine.engines.dealing import dealt
 from dc_engine.errors import ChangesError, counted
@@ -51,7 +52,6 @@ def quarantine(
     """
     from pyspark.sql import functions as f
 
-    assert request.quarantine is not None
     # by a merge: Spark thinks that what comes from few files is small, and would send it to every worker
     violating = _violating(spark, storage, staged, listed).hint("merge")
     rows = changes.withColumn(ROW_HASH, f.expr(row_hash(changes, SALT))).join(violating, ROW_HASH, "left")
@@ -64,18 +64,8 @@ def quarantine(
             rows = _with_their_updates(rows, inserts, [names[name.lower()] for name in key])
     rows = rows.drop(ROW_HASH)
     stays = f.col(VIOLATIONS).isNotNull()
-    parts = {"violating": rows.where(stays), "clean": rows.where(~stays).drop(RULES, VIOLATIONS)}
-    written: dict[str, Any] = {}
-    for name, part in parts.items():
-        path = f"{request.quarantine.rstrip('/')}/{name}"
-        try:
-            part.write.mode("overwrite").parquet(path)
-            written |= {name: path, f"{name}_rows": spark.read.parquet(path).count()}
-        except spark_errors() as error:
-            raise ChangesError(
-                f"The {name} rows of load '{request.load_id}' cannot be written to {path}: {told(error, request.mask)}",
-                hint="'quarantine' is a folder that Spark may write to.",
-            ) from (None if request.mask else error)
+    written = _written(spark, request, "violating", rows.where(stays))
+    written |= _written(spark, request, "clean", rows.where(~stays).drop(RULES, VIOLATIONS))
     total = written["violating_rows"] + written["clean_rows"]
     if total != staged.inserted + staged.deleted:
         checked = counted(staged.inserted + staged.deleted, "row")
@@ -85,6 +75,20 @@ def quarantine(
             hint="Something wrote to them meanwhile: run the load again.",
         )
     return written
+
+
+def _written(spark: SparkSession, request: Request, name: str, rows: DataFrame) -> dict[str, Any]:
+    """Write one output: where it is, and how many rows it has."""
+    assert request.quarantine is not None
+    path = f"{request.quarantine.rstrip('/')}/{name}"
+    try:
+        rows.write.mode("overwrite").parquet(path)
+        return {name: path, f"{name}_rows": spark.read.parquet(path).count()}
+    except spark_errors() as error:
+        raise ChangesError(
+            f"The {name} rows of load '{request.load_id}' cannot be written to {path}: {told(error, request.mask)}",
+            hint="'quarantine' is a folder that Spark may write to.",
+        ) from (None if request.mask else error)
 
 
 def _violating(

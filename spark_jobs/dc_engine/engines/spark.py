@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dc_engine.constraints.reserved import CHANGE_TYPE
 from dc_engine.detection.comparable import Family, family
 from dc_engine.detection.documents import DOCUMENT_SCHEMA
 from dc_engine.detection.fetched import (
@@ -35,7 +36,7 @@ from dc_engine.detection.sources import (
     reading,
     row_hash,
 )
-from dc_engine.detection.staging import CHANGE_TYPE, SALT, Stage, StagedLoad, gather, stage_rows
+from dc_engine.detection.staging import SALT, Stage, StagedLoad, gather, stage_rows
 from dc_engine.detection.value_hash import quoted
 from dc_engine.detection.work import MESSAGE_SCHEMA
 from dc_engine.discovery.distant import Distant
@@ -105,14 +106,14 @@ class SparkEngine(Engine):
     """Spark, started when it is first needed; ``mode`` says where steps run: ``auto``, ``spark`` or ``local``."""
 
     def __init__(self, start: Callable[[], SparkSession], mode: str = "auto") -> None:
-        self._start, self._mode = start, mode
+        self._mode = mode
         self._later = start if isinstance(start, Later) else Later(start)
         self.has_workers = mode != "local"
 
     @cached_property
     def spark(self) -> SparkSession:
         """The session."""
-        session = self._start()
+        session = self._later()
         check_versions(session)
         ship_engine(session)
         return session
@@ -134,6 +135,11 @@ class SparkEngine(Engine):
         """Rows as Spark has them."""
         return read_changes(self.spark, source, what, mask=mask) if isinstance(rows, Files) else rows
 
+    def _chosen(self, rows: Source, columns: Mapping[str, str], source: Changes, mask: Collection[str]) -> DataFrame:
+        """Some columns of a table."""
+        frame = self._frame(rows, source, "table", mask)
+        return frame.selectExpr(*kept(frame, columns))
+
     def types(self, rows: Source, source: Changes) -> dict[str, str]:
         """See ``Engine``."""
         return checked_types(rows.types.items(), source) if isinstance(rows, Files) else column_types(rows, source)
@@ -144,8 +150,7 @@ class SparkEngine(Engine):
         """See ``Engine``. Values of a large table, or of one of unknown size, come packed by workers."""
         if self._is_read_here(rows, columns):
             return columns_here(rows, columns, f"table ({source})", mask)
-        frame = self._frame(rows, source, "table", mask)
-        chosen, names = frame.selectExpr(*kept(frame, columns)), list(columns)
+        chosen, names = self._chosen(rows, columns, source, mask), list(columns)
         small = self._mode == "local" or (self._mode == "auto" and is_small(source))
         with reading(source, "table", mask=mask):
             if not small:
@@ -160,8 +165,7 @@ class SparkEngine(Engine):
         """See ``Engine``. Packed rows are kept by Spark until it is known how many they are."""
         if self._mode == "local" or (self._mode == "auto" and is_small(source)) or self._is_read_here(rows, columns):
             return self.fetch(rows, columns, source, mask=mask)
-        frame = self._frame(rows, source, "table", mask)
-        chosen, names = frame.selectExpr(*kept(frame, columns)), list(columns)
+        chosen, names = self._chosen(rows, columns, source, mask), list(columns)
         packed = chosen.mapInArrow(OnWorker(Pack()), PACKED_SCHEMA)
         pieces = packed.selectExpr(f"{PIECE_NUMBER} as piece", *packed.columns).persist()
         left = False
@@ -184,8 +188,7 @@ class SparkEngine(Engine):
         """See ``Engine``."""
         if self._is_read_here(rows, columns):
             return Measured.of(self.fetch(rows, columns, source, mask=mask))
-        frame = self._frame(rows, source, "table", mask)
-        chosen = frame.selectExpr(*kept(frame, columns))
+        chosen = self._chosen(rows, columns, source, mask)
         sizes = [
             f"sum(octet_length({kept_name(place)}))" if family(spark_type) in (Family.STRING, Family.BINARY) else "null"
             for place, spark_type in enumerate(columns.values())

@@ -20,6 +20,7 @@ from dc_engine.detection.table import WriteRows, misfit, rows_of_state
 from dc_engine.errors import ChangesError, SchemaError, counted
 from dc_engine.request import Changes
 from dc_engine.sizes import SIZES
+from dc_engine.state.drafts import Drafts
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
@@ -54,8 +55,7 @@ def widen(
     files = [one.file for one in told]
     found, matches = sum(one.rows for one in told), sum(file.rows for file in files)
     if not found == matches == snapshot.rows:
-        for file in files:
-            storage.remove(file.path)
+        Drafts(files).remove_all(storage)
         twice = ", some of them more than once" if matches > found else ""
         raise ChangesError(
             f"The table ({source}) and the state do not have the same rows: "

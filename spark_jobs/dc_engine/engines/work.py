@@ -28,9 +28,9 @@ def detect(engine: Engine, work: Work) -> list[Document]:
     """Run a change through encode, probe and report; returns the report's documents, none when nobody looks at it."""
     if not work.plan.groups:
         return []
-    tasks, count = engine.tasks(*size_of(work)), encoders(work)
+    (rows, size), count = size_of(work), encoders(work)
+    tasks = engine.tasks(rows, size)
     where = "in the driver" if isinstance(tasks, Here) else "by Spark's workers"
-    rows, size = size_of(work)
     log.info("%s, %s of indexes: checked %s", counted(rows, "row"), counted(size, "byte"), where)
     steps = (Encode(work, count), (work.probe_tasks, Probe(work)), (work.report_tasks, ReportStep(work)))
     return tasks.documents(work.storage, count, *steps)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dc_engine.constraints.model import ConstraintSet
-from dc_engine.detection.plan import Plan, identity_group, make_plan
+from dc_engine.detection.plan import Plan, identity_group
+from dc_engine.detection.planning import make_plan
 from dc_engine.maintained.base import Maintained
 from dc_engine.maintained.continuity import rules_of
 from dc_engine.maintained.violations import Violations

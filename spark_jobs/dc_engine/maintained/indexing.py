@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,8 +16,6 @@ from dc_engine.maintained.judging import add_up
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage
-
-log = logging.getLogger("airflow_dc_provider.apply_load")
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """The files of a state: which kinds there are, and what is known about each file.
 
-A new kind is declared here and nowhere else: where it lies, what names it, whether it can be rebuilt from the rows.
+A new kind is declared here and nowhere else: where it lies, and whether it is made again from the rows by a rebuild.
 Vacuum, verify, describe, retract and compact go by these declarations; an unknown kind is an error.
 """
 
@@ -18,28 +18,29 @@ class FileKind(enum.StrEnum):
     """What a file holds. The value is its name in snapshots."""
 
     folder: str
-    of_load: bool
     derived: bool
+    """Whether a rebuild makes it again from the rows."""
 
-    def __new__(cls, value: str, folder: str, of_load: bool, derived: bool) -> FileKind:
+    def __new__(cls, value: str, folder: str, derived: bool) -> FileKind:
         kind = str.__new__(cls, value)
         kind._value_ = value
-        kind.folder, kind.of_load, kind.derived = folder, of_load, derived
+        kind.folder, kind.derived = folder, derived
         return kind
 
-    # value, folder, named by the record of a load (else by the snapshot), rebuilt from the rows by a rebuild
-    ROWS = "rows", "rows", False, False
-    DELETES = "deletes", "deletes", False, False
-    DEAD = "dead", "dead", False, False
-    INDEX = "index", "index", False, True
-    LOADS = "loads", "loads", False, False
-    PATTERNS = "patterns", "patterns", False, True
-    DEPENDENCIES = "dependencies", "dependencies", False, False
-    CODES = "codes", "codes", False, True
-    VERDICT = "verdict", "verdicts", True, False
-    DECISION = "decision", "decisions", True, False
-    VIOLATIONS = "violations", "violations", True, False
-    VIOLATING_ROWS = "violating_rows", "violating_rows", True, False
+    # named by the snapshot
+    ROWS = "rows", "rows", False
+    DELETES = "deletes", "deletes", False
+    DEAD = "dead", "dead", False
+    INDEX = "index", "index", True
+    LOADS = "loads", "loads", False
+    PATTERNS = "patterns", "patterns", True
+    DEPENDENCIES = "dependencies", "dependencies", False
+    CODES = "codes", "codes", True
+    # named by the record of a load
+    VERDICT = "verdict", "verdicts", False
+    DECISION = "decision", "decisions", False
+    VIOLATIONS = "violations", "violations", False
+    VIOLATING_ROWS = "violating_rows", "violating_rows", False
 
 
 _KINDS = {kind.value: kind for kind in FileKind}

@@ -160,7 +160,7 @@ class Reader:
             hint="Restore it or rebuild the state.",
         )
 
-    @cached_property
+    @property
     def bounds(self) -> np.ndarray:
         """The smallest and largest value of the first column in each row group."""
         return self._footer.bounds

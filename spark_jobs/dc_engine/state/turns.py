@@ -149,15 +149,16 @@ class _Line:
         return ahead_of(self.owner, marks)
 
     def join(self, place: int, tries: int, seconds: float) -> None:
-        """Take a place in line, or keep it with a new mark."""
+        """Take a place in line, or keep it with a new mark; without one, the work is only done again no sooner."""
         old = list(self.own)
         place = min([place, *(one.place for one in old)])
         mark = Mark(place, self.owner, tries, _LEAST_SECONDS + math.ceil(2 * seconds))
-        self.storage.write(mark.path, b"")
-        self.own = [mark]
-        for one in old:
-            if one != mark:
+        with contextlib.suppress(DcError):  # what is wrong with the state, the next try will say
+            self.storage.write(mark.path, b"")
+            self.own = [mark, *(one for one in old if one != mark)]
+            for one in self.own[1:]:
                 self.storage.remove(one.path)
+            self.own = [mark]
 
     def leave(self) -> None:
         """Leave the line; a mark that cannot be removed costs others some time, and what led here matters more."""
