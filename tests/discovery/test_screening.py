@@ -42,6 +42,7 @@ from tests.discovery.tables import Table
 from tests.discovery.test_keeping import TYPES, compared, histories
 
 NUMBERS = itertools.count()
+CROSSWISE = {"cross": [["a", "b", ["="]], ["b", "a", ["="]]], "ordered": []}
 
 
 def columns_of(space: Space, rows: Sequence[tuple[Any, ...]]) -> dict[str, pa.ChunkedArray]:
@@ -148,6 +149,14 @@ class TestNewRows:
         for partners in (0, 400):
             with mock.patch.multiple(screening, _PARTNERS=partners, _PAIRS=partners):
                 assert passes(known, [], newest, newest.rows - 1) == (not broken)
+
+    def test_a_key_is_made_of_equal_columns_and_not_of_those_that_are_equal_crosswise(self, tmp_path):
+        table = Table(tmp_path, "a b c")
+        rising = [(2, 0, 1), (1, 0, 1), (2, 1, 1)]
+        table.apply("first", *(6 * [*rising, *((b, a, 2) for a, b, _ in rising), (4, 3, 1), (4, 3, 2)]))
+        table.discover(classes=["dc"], mode="witnessed", limits={"max_terms": 3}, space=CROSSWISE)
+        lost = table.told("last", (0, 2, 1)).invalidated
+        assert [(one.text, one.violations) for one in lost] == [("not (t.c = s.c and t.a = s.b and t.b = s.a)", 6)]
 
     def test_where_all_would_have_to_be_compared_nothing_is_said(self):
         space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
