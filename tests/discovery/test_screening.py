@@ -251,6 +251,17 @@ class TestALoad:
             with_a_twin = table.told(f"twin of {number}", (300 + number, 1))
             assert bool(with_a_twin.invalidated) == (number == 0)
 
+    def test_that_only_deleted_brings_its_rows_back_when_it_is_taken_out(self, tmp_path):
+        table = Table(tmp_path, "a b")
+        table.apply("first", *((one, one // 10) for one in range(200)), (7, 7))
+        table.apply("second", deletes=[(7, 7)])
+        table.discover(classes=["unique"], mode="witnessed")
+        table.apply("third", (300, 30))
+        assert table.formulas == {("unique", "not (t.a = s.a)")}
+        table.maintain("retract", load_id="second")
+        assert table.formulas == {("unique", "not (t.a = s.a and t.b = s.b)")}
+        assert not table.problems
+
     def test_breaks_a_rule_between_columns_of_few_values_beside_one_of_many(self, tmp_path):
         table, chance = Table(tmp_path, "a b many some"), Random(1)
         many = chance.sample(range(1_200), 1_200)
