@@ -45,7 +45,7 @@ class _InTurn(FunctionCache):
                 return self._load_overload(sig, target_context)
             except OSError:
                 raise
-            except Exception:  # whatever is wrong with it
+            except Exception:  # noqa: BLE001  (what is damaged raises anything)
                 self.flush()
         return None
 
