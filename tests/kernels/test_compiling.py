@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.caching import IndexDataCacheFile
 
 from dc_engine.kernels import compiling
 
@@ -68,6 +70,21 @@ def test_a_kernel_is_compiled_again_when_another_has_changed_whose_code_it_may_h
     assert compiled(module)
     assert not compiled(_imported(Path(module.__file__)))
     monkeypatch.setattr(compiling, "_all_sources", lambda: "others")
+    assert compiled(_imported(Path(module.__file__)))
+    assert not compiled(_imported(Path(module.__file__)))
+
+
+def test_code_from_before_a_change_is_not_taken_for_new_code_that_could_not_be_written(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert compiled(module)
+    monkeypatch.setattr(compiling, "_all_sources", lambda: "others")
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexDataCacheFile, "_save_data", full)
+        assert compiled(_imported(Path(module.__file__)))
     assert compiled(_imported(Path(module.__file__)))
     assert not compiled(_imported(Path(module.__file__)))
 

@@ -51,6 +51,9 @@ class _InTurn(FunctionCache):
 
     def save_overload(self, *given: Any) -> None:
         with suppress(OSError), self._turn():
+            if not self._cache_file._load_index():  # else a new one would name old code, if writing ends in between
+                for file in Path(self.cache_path).glob(f"{self._impl.filename_base}.*.nbc"):
+                    file.unlink()
             super().save_overload(*given)
 
     @contextmanager
