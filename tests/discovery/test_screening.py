@@ -42,6 +42,7 @@ from tests.discovery.tables import Table
 from tests.discovery.test_keeping import TYPES, compared, histories
 
 NUMBERS = itertools.count()
+CROSSWISE = {"cross": [["a", "b", ["="]], ["b", "a", ["="]]], "ordered": []}
 
 
 def columns_of(space: Space, rows: Sequence[tuple[Any, ...]]) -> dict[str, pa.ChunkedArray]:
@@ -150,6 +151,14 @@ class TestNewRows:
             with mock.patch.multiple(screening, _PARTNERS=partners, _PAIRS=partners):
                 assert passes(known, [], newest, newest.rows - 1) == (not broken)
 
+    def test_a_key_is_made_of_equal_columns_and_not_of_those_that_are_equal_crosswise(self, tmp_path):
+        table = Table(tmp_path, "a b c")
+        rising = [(2, 0, 1), (1, 0, 1), (2, 1, 1)]
+        table.apply("first", *(6 * [*rising, *((b, a, 2) for a, b, _ in rising), (4, 3, 1), (4, 3, 2)]))
+        table.discover(classes=["dc"], mode="witnessed", limits={"max_terms": 3}, space=CROSSWISE)
+        lost = table.told("last", (0, 2, 1)).invalidated
+        assert [(one.text, one.violations) for one in lost] == [("not (t.c = s.c and t.a = s.b and t.b = s.a)", 6)]
+
     def test_where_all_would_have_to_be_compared_nothing_is_said(self):
         space = space_of(Asked(classes=("dc",)), {"a": "int", "b": "int"}, {})
         old = [(place, place) for place in range(50)]
@@ -242,6 +251,17 @@ class TestALoad:
         for number in range(9):
             with_a_twin = table.told(f"twin of {number}", (300 + number, 1))
             assert bool(with_a_twin.invalidated) == (number == 0)
+
+    def test_that_only_deleted_brings_its_rows_back_when_it_is_taken_out(self, tmp_path):
+        table = Table(tmp_path, "a b")
+        table.apply("first", *((one, one // 10) for one in range(200)), (7, 7))
+        table.apply("second", deletes=[(7, 7)])
+        table.discover(classes=["unique"], mode="witnessed")
+        table.apply("third", (300, 30))
+        assert table.formulas == {("unique", "not (t.a = s.a)")}
+        table.maintain("retract", load_id="second")
+        assert table.formulas == {("unique", "not (t.a = s.a and t.b = s.b)")}
+        assert not table.problems
 
     def test_breaks_a_rule_between_columns_of_few_values_beside_one_of_many(self, tmp_path):
         table, chance = Table(tmp_path, "a b many some"), Random(1)

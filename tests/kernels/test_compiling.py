@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,6 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.caching import IndexDataCacheFile
+
+from dc_engine.kernels import compiling
 
 _SOURCE = """
 from dc_engine.kernels.compiling import kernel
@@ -51,6 +56,65 @@ def test_a_kernel_that_was_compiled_for_some_types_is_found_again(module: Any) -
     assert again.total(np.array([0.5, 1.0])) == 1.5
     assert sum(again.total.stats.cache_hits.values()) == 2
     assert not again.total.stats.cache_misses
+
+
+def compiled(module: Any) -> bool:
+    """Whether a kernel was compiled to add two numbers; else it was found."""
+    assert module.total(np.array([1, 2])) == 3
+    return bool(module.total.stats.cache_misses)
+
+
+def test_a_kernel_is_compiled_again_when_another_has_changed_whose_code_it_may_have(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiled(module)
+    assert not compiled(_imported(Path(module.__file__)))
+    monkeypatch.setattr(compiling, "_all_sources", lambda: "others")
+    assert compiled(_imported(Path(module.__file__)))
+    assert not compiled(_imported(Path(module.__file__)))
+
+
+def test_code_from_before_a_change_is_not_taken_for_new_code_that_could_not_be_written(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert compiled(module)
+    monkeypatch.setattr(compiling, "_all_sources", lambda: "others")
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexDataCacheFile, "_save_data", full)
+        assert compiled(_imported(Path(module.__file__)))
+    assert compiled(_imported(Path(module.__file__)))
+    assert not compiled(_imported(Path(module.__file__)))
+
+
+def test_all_kernels_are_among_those_that_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = Path(compiling.__file__).parent
+    before, plain = compiling._all_sources(), Path.read_bytes
+    for file in ("groups.py", "packing.py"):
+        monkeypatch.setattr(Path, "read_bytes", lambda one, it=kernels / file: b"" if one == it else plain(one))
+        assert compiling._all_sources.__wrapped__() != before
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("left", [0, 30, 200])
+def test_what_is_left_of_a_kernel_that_was_compiled_is_no_error(module: Any, suffix: str, left: int) -> None:
+    assert compiled(module)
+    (file,) = (Path(module.__file__).parent / "__pycache__").glob(f"*.{suffix}")
+    file.write_bytes(file.read_bytes()[:left])
+    assert compiled(_imported(Path(module.__file__)))
+    assert not compiled(_imported(Path(module.__file__)))
+
+
+def test_a_kernel_that_cannot_be_kept_is_compiled_each_time(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Path(module.__file__).parent / "__pycache__"
+    shutil.rmtree(kept)
+    kept.write_text("no folder")
+    assert compiled(module)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept))
+    again = _imported(Path(module.__file__))
+    assert again.total(np.array([1, 2])) == 3
 
 
 _PROCESS = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -64,12 +65,37 @@ def test_the_engine_in_a_zip_is_compiled_once_a_machine(tmp_path):
     assert not (folder / "dc_engine" / "kernels").exists()
 
 
+def test_what_was_cleared_of_the_cache_or_is_not_whole_is_written_again(tmp_path):
+    archive, cache = build_engine_zip(tmp_path), tmp_path / "cache"
+    script = f"{FOUND}; {KERNELS}"
+    before = said(begun(archive, script, cache))
+    engine, kernels = Path(before[0]).parents[1], Path(before[2])
+    (kernels / "pairs.py").unlink()
+    (engine / "detection" / "codes.py").write_bytes(b"")
+    shutil.rmtree(engine / "discovery")
+    assert said(begun(archive, f"{script}; import dc_engine.discovery.keeping", cache)) == before
+    with zipfile.ZipFile(archive) as zipped:
+        for file in (engine / "detection" / "codes.py", engine / "discovery" / "boxes.py", kernels / "pairs.py"):
+            name = f"dc_engine/kernels/{file.name}" if file.parent == kernels else f"{file.relative_to(engine.parent)}"
+            assert file.read_bytes() == zipped.read(name)
+
+
+def test_a_cache_that_another_user_made_is_not_read(tmp_path):
+    archive, cache = build_engine_zip(tmp_path), tmp_path / "cache"
+    said(begun(archive, f"{FOUND}; {KERNELS}", cache))
+    script = f"import os; os.getuid = lambda: {os.getuid() + 1}; {FOUND}; {KERNELS}"
+    assert said(begun(archive, script, cache)) == inside(archive)
+
+
+def inside(archive: Path) -> list[str]:
+    """What is said of an engine that is imported from its zip."""
+    return [f"{archive}/dc_engine/detection/codes.py", "False", f"{archive}/dc_engine/kernels"]
+
+
 def test_where_nothing_can_be_kept_the_engine_is_imported_from_its_zip(tmp_path):
     archive, cache = build_engine_zip(tmp_path), tmp_path / "cache"
     cache.write_text("no folder")
-    script = f"{FOUND}; {KERNELS}"
-    inside = [f"{archive}/dc_engine/detection/codes.py", "False", f"{archive}/dc_engine/kernels"]
-    assert said(begun(archive, script, cache)) == inside
+    assert said(begun(archive, f"{FOUND}; {KERNELS}", cache)) == inside(archive)
 
 
 def test_kernels_are_compiled_once_a_machine_although_they_come_in_a_zip(tmp_path):

@@ -53,20 +53,20 @@ class Ways:
     @cached_property
     def equal(self) -> np.ndarray:
         """The columns on which each box asks for equality."""
-        return (self.masks == _EQUAL) & self._own
+        return (self.masks == _EQUAL) & self.own
 
     @cached_property
     def clearable(self) -> np.ndarray:
         """Boxes that a row cannot be in if it has all values of an old row there: the old one would be in it too."""
-        return ~(self.said & ~self._own).any(axis=1) & (self.said & (self.masks & _EQUAL == 0)).any(axis=1)
+        return ~(self.said & ~self.own).any(axis=1) & (self.said & (self.masks & _EQUAL == 0)).any(axis=1)
 
     @cached_property
     def reflexive(self) -> np.ndarray:
         """Boxes that a row may be in with itself."""
-        return ~(self.said & self._own & (self.masks & _EQUAL == 0)).any(axis=1)
+        return ~(self.said & self.own & (self.masks & _EQUAL == 0)).any(axis=1)
 
     @cached_property
-    def _own(self) -> np.ndarray:
+    def own(self) -> np.ndarray:
         """The terms that compare a column with itself."""
         return np.array([one.own for one in self.layout.terms.terms], bool)
 
@@ -176,7 +176,8 @@ def _keyed(ways: Ways, partners: Mapping[int, float], term: int, boxes: np.ndarr
     near = others[ways.clearable[others] & ways.said[others, term]]
     sets, numbers = np.unique(ways.said[near], axis=0, return_inverse=True)
     both = np.concatenate([ways.masks[boxes], np.where(sets, np.uint8(_EQUAL), np.uint8(_ALL))])
-    terms = tuple(np.flatnonzero((both == _EQUAL).all(axis=0)).tolist()) if partners[term] > _FEW_PARTNERS else (term,)
+    alike = (both == _EQUAL).all(axis=0) & ways.own  # rows of a group have the same values in the same columns
+    terms = tuple(np.flatnonzero(alike).tolist()) if partners[term] > _FEW_PARTNERS else (term,)
     compared = (both != _ALL).any(axis=0)
     compared[list(terms)] = False
     forbidden = _forbidden(both[:, compared])

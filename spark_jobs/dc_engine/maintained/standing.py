@@ -34,10 +34,13 @@ from dc_engine.state.storage import Storage
 def leaves_all(storage: Storage, base: Snapshot, change: Change, space: Space, known: Known) -> bool:
     """Whether a change certainly leaves everything as it is that is known about dependencies.
 
-    Few rows come, none goes, and what holds is neither a matter of numbers nor of columns that had no NULL.
+    Few rows come, none goes or comes back, and what holds is neither a matter of numbers nor of columns that had no
+    NULL.
     """
     undone, rows = change.undone, sum(one.rows for one in change.inserts)
     if undone.inserts or undone.deletes or change.deletes or not 0 < rows <= SIZES.rows_in_cells:
+        return False
+    if len(change.turned):  # a row that comes back is among the dead of before
         return False
     if known.mode != WITNESSED or space.max_error or space.limits.min_support or base.rows < 2:
         return False
