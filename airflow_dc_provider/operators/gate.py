@@ -22,14 +22,14 @@ from airflow_dc_provider.arguments import (
     settled,
 )
 from airflow_dc_provider.assets import check_asset, gated, with_alias
-from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
+from airflow_dc_provider.exceptions import DcViolationError, DcViolationRetryError, engine_errors_told
 from airflow_dc_provider.links.review import VerdictLink
 from airflow_dc_provider.mapping import LOAD_OF_THE_RUN, check_mapping, is_known_later
 from airflow_dc_provider.operators.base import DcSparkOperator
 from airflow_dc_provider.outcomes import ON_INVALIDATED, ON_VIOLATION, Outcome, lets_pass, outcome_of
 from dc_engine.constraints.files import load_constraints, load_text, to_mapping
 from dc_engine.constraints.reading import read_text
-from dc_engine.errors import DcError, StateError
+from dc_engine.errors import StateError
 from dc_engine.request import Approval, Request
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
@@ -176,10 +176,8 @@ class DcGateOperator(DcSparkOperator):
         from airflow_dc_provider.asking import read_answer
 
         decided = read_answer(event, snapshot, first=context["ti"].try_number == 1)
-        try:
+        with engine_errors_told():
             verdict = self._decided(context, load_id, snapshot, decided)
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
         outcome: Outcome = "pass" if verdict.approved else "fail"
         return self._conclude(context, verdict, outcome, self._tell(context, verdict, outcome))
 
@@ -281,7 +279,7 @@ class DcGateOperator(DcSparkOperator):
 
     def after_rendering(self) -> None:
         """Read the rules, and show them in place of their file's name."""
-        try:
+        with engine_errors_told():
             source = constraint_source(self, self.constraints)
             if isinstance(source, str):
                 self.constraints = read_text(source)
@@ -291,12 +289,10 @@ class DcGateOperator(DcSparkOperator):
 
                 self._rules = load_constraints(source)
                 self.constraints = yaml.safe_dump(_plain_lists(source), sort_keys=False, allow_unicode=True)
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
 
     def _request(self, context: Context) -> Request:
         """The request, once everything is rendered; constraints go by value, so Spark needs no constraint file."""
-        try:
+        with engine_errors_told():
             if self.has_dag():
                 # As written in the DAG file: this task's own is rendered.
                 check_mapping(self.dag.get_task(self.task_id), lambda value: value.resolve(context))
@@ -305,8 +301,6 @@ class DcGateOperator(DcSparkOperator):
                 check_folder("quarantine", self.quarantine)
             rules = self._rules or load_constraints(constraint_source(self, self.constraints))
             return Request.from_mapping({**self._document(), "constraints": to_mapping(rules)})
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002
         """What Airflow's OpenLineage provider asks for when the task has ended, however it did."""
