@@ -114,6 +114,11 @@ class DcPendingLoadSensor(DcSensor):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} is {value!r}, and must be a whole number of at least {least}.")
         if self.changes is not None and not is_open(self.changes):
+            if not isinstance(self.changes, Mapping):
+                raise RequestError(
+                    f"'changes' is {self.changes!r}, and must be a mapping of what gates get besides the path.",
+                    hint='For instance {"format": "csv", "options": {"header": True}}.',
+                )
             if "path" in self.changes:
                 raise RequestError("'changes' has a path; the sensor puts in that of each load.", hint="Leave it out.")
             read_source("changes", {**settled(self.changes), "path": "later"})

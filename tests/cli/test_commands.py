@@ -106,7 +106,7 @@ def test_options_are_added_to_what_a_request_may_say(
     [
         (["show", "wed", "--state", "state"], "has no verdict of load 'wed'.\nHint: The newest load is 'tue'."),
         (["describe", "--state", "nowhere"], "There is no state in "),
-        (["describe"], "--state must be given, as options or in a --request."),
+        (["describe"], "--state must be given, on the command line or in a --request."),
         (["retract", "--state", "state"], "LOAD must be given"),
         (["show", "monday", "--state", ""], "--state must be given"),
         (["check", "."], "the constraint file cannot be read"),

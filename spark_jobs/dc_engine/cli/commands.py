@@ -230,7 +230,7 @@ def _check_given(request: Mapping[str, Any], needed: Mapping[str, str]) -> None:
     missing = [option for name, option in needed.items() if not request.get(name)]
     if missing:
         named = " and ".join(filter(None, [", ".join(missing[:-1]), missing[-1]]))
-        raise RequestError(f"{named} must be given, as options or in a --request.")
+        raise RequestError(f"{named} must be given, on the command line or in a --request.")
 
 
 def _storage_options(options: argparse.Namespace) -> dict[str, Any]:
