@@ -35,6 +35,7 @@ from benchmarks.large import large
 from benchmarks.lines import Line, say
 from benchmarks.orders import orders
 from benchmarks.peers import beside_peers
+from benchmarks.scaled import TAX
 from benchmarks.submit import MASTER, session, submit, submit_load
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
@@ -50,16 +51,11 @@ BROKEN = {
     "child_exemption_by_state": 2,
     "rate_follows_salary": 2,
 }
-RULES = {
+RULES: dict[str, Any] = {
     "version": 1,
     "table": "tax",
     "key": ["id"],
-    "constraints": [
-        {"name": "phi7", "unique": ["area_code", "phone"]},
-        {"name": "phi8", "fd": "zip -> city"},
-        {"name": "phi9", "fd": "state, has_child -> child_exemp"},
-        {"name": "phi10", "deny": "t.state = s.state and t.salary > s.salary and t.rate < s.rate"},
-    ],
+    "constraints": list(TAX),
 }
 GIB = 2**30
 PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "apache-airflow", "great-expectations")
