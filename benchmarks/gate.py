@@ -36,7 +36,7 @@ from benchmarks.lines import Line, say
 from benchmarks.orders import orders
 from benchmarks.peers import beside_peers
 from benchmarks.scaled import TAX
-from benchmarks.submit import MASTER, session, submit, submit_load
+from benchmarks.submit import MASTER, session, submit, submit_request
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
 from dc_engine.constraints.files import load_constraints
@@ -104,7 +104,7 @@ def new_violations(verdict: Mapping[str, Any]) -> dict[str, int]:
 
 def first_load(table: Table, engine: Path) -> list[Line]:
     """The whole table as one load, in a process tree of its own: seconds and memory."""
-    finished, verdict = submit_load(table.folder, table.request(table.first()), engine)
+    finished, verdict = submit_request(table.folder, table.request(table.first()), engine)
     if any(new_violations(verdict).values()):
         raise SystemExit(f"The first load has no violations, but the gate counts {new_violations(verdict)}.")
     say(f"first load: {finished.seconds:.1f} s, of them {verdict['seconds']}")
@@ -125,7 +125,7 @@ def cold(table: Table, engine: Path, rounds: int) -> list[Line]:
     job = str(Path(__file__).with_name("empty_job.py"))
     for _ in range(rounds):
         empties.append(submit(table.folder, job).seconds)
-        finished, verdict = submit_load(table.folder, table.request(table.next_load()), engine)
+        finished, verdict = submit_request(table.folder, table.request(table.next_load()), engine)
         gates.append(finished.seconds)
         steps.append({"session": finished.seconds - verdict["seconds"]["total"], **verdict["seconds"]})
         say(f"cold: gate {gates[-1]:.1f} s, empty job {empties[-1]:.1f} s")
