@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,14 +89,15 @@ def _passed(verdict: Verdict) -> bool:
 
 def _advice(verdict: Verdict, state: str) -> list[str]:
     """What to do about a load that does not pass."""
+    from dc_engine.reporting import retracting
+
     if _passed(verdict):
         return []
     if verdict.discarded:
         return ["Its rows are not in the state. Mend them, and apply them under the same load id."]
-    retract = shlex.join(["dcgate", "retract", verdict.load_id, "--state", state])
     return [
         "Mend the rows and apply them under the same load id: they replace these. Or take the load out:",
-        f"  {plain(retract, MAX_TEXT)}",
+        f"  {retracting(verdict, state)}",
     ]
 
 
