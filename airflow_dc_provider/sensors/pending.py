@@ -36,7 +36,7 @@ class DcPendingLoadSensor(DcSensor):
     :param load_id_pattern: A regular expression that is searched for in the path below the folder; its one group is the
         load's id. What it does not find is no load. By default the id is the last part of the path, as it is.
         (templated)
-    :param changes: What gates get besides the path: ``format``, ``options``, ``where``. (templated)
+    :param changes: What gates get besides the path: ``format``, ``options``, ``schema``, ``where``. (templated)
     :param marker: The file that a folder has once it is complete, such as ``_SUCCESS``; then only folders are loads.
     :param min_loads: How many to wait for.
     :param max_loads: The most to return; the next run takes more.
