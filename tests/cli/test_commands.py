@@ -63,6 +63,9 @@ def test_verify_finds_damage_and_says_so_by_its_code(dcgate: Dcgate, folder: Pat
     damaged.write_bytes(damaged.read_bytes()[:-3])
     found = dcgate("verify", "--state", "state", "--json")
     assert (found.code, json.loads(found.out)["sound"]) == (1, False)
+    told = dcgate("verify", "--state", "state").out.splitlines()
+    assert "Restore the files that are named from a copy" in told[-3]
+    assert told[-1] == f"  dcgate rebuild --state {folder / 'state'}"
     assert "text" not in json.loads(found.out)
 
 

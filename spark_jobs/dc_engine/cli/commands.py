@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,17 @@ def _maintain(options: argparse.Namespace, sessions: Sessions) -> Answer:
     _check_given(request, {"state": "--state"} | ({"load_id": "LOAD"} if options.command == "retract" else {}))
     found = maintain(sessions.spark(), options.command, request, storage_options=_storage_options(options))
     document = {name: value for name, value in found.items() if name != "text"}
-    return Answer(document, found["text"], found.get("sound", True))
+    sound, text = found.get("sound", True), found["text"]
+    return Answer(document, text if sound else "\n".join([text, *_cure(request["state"])]), sound)
+
+
+def _cure(state: str) -> list[str]:
+    """What to do about a state that is not sound."""
+    return [
+        "Restore the files that are named from a copy, if there is one: no file ever changes. Or make the indexes",
+        "again, from the rows in the state or, with --table, from the table:",
+        f"  {plain(shlex.join(['dcgate', 'rebuild', '--state', state]), MAX_TEXT)}",
+    ]
 
 
 def _check(options: argparse.Namespace, sessions: Sessions) -> Answer:
