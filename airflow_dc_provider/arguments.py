@@ -38,10 +38,12 @@ def check_question(on_violation: str, timeout: Any, assigned_users: Any, notifie
     for name, value in (("assigned_users", assigned_users), ("notifiers", notifiers)):
         if not isinstance(value, list | tuple):
             raise ValueError(f"{name} is {value!r}, and must be a list.")
+    if odd := [one for one in notifiers if not callable(one)]:
+        raise ValueError(f"notifiers has {odd[0]!r}; each is one of Airflow's notifiers, such as SmtpNotifier(to=...).")
     if on_violation != "ask" and (timeout is not None or assigned_users):
         raise ValueError("response_timeout and assigned_users need on_violation='ask': nobody is asked otherwise.")
     if timeout is not None and not (isinstance(timeout, timedelta) and timeout > timedelta()):
-        raise ValueError(f"response_timeout is {timeout!r}, and must be a positive timedelta.")
+        raise ValueError(f"response_timeout is {timeout!r}, and must be a positive timedelta: timedelta(hours=12).")
     for one in assigned_users:
         if not isinstance(one, Mapping) or set(one) != {"id", "name"}:
             raise ValueError(f"assigned_users has {one!r}; each is a mapping {{'id': ..., 'name': ...}}.")

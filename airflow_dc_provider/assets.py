@@ -19,6 +19,7 @@ from airflow.providers.common.compat.sdk import (
     BaseOperator,
 )
 
+from airflow_dc_provider.arguments import check_choice
 from dc_engine.errors import counted, did_you_mean
 
 if TYPE_CHECKING:
@@ -97,10 +98,9 @@ class _RequireConstraints(BaseOperator):
     ) -> None:
         if not all(isinstance(one, str) for one in constraints):
             raise ValueError(f"constraints are {constraints!r}, and must be names of rules: 'one', 'another'.")
-        if otherwise not in _OTHERWISE:
-            raise ValueError(f"otherwise is {otherwise!r}, and must be one of {_OTHERWISE}.")
+        check_choice("otherwise", otherwise, _OTHERWISE)
         if max_age is not None and not isinstance(max_age, timedelta):
-            raise ValueError(f"max_age is {max_age!r}, and must be a timedelta.")
+            raise ValueError(f"max_age is {max_age!r}, and must be a timedelta: timedelta(days=1).")
         super().__init__(**{**kwargs, "inlets": [asset]})
         self.asset = asset
         self.constraints = constraints

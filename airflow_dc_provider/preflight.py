@@ -32,7 +32,7 @@ def spark_connection(conn_id: str) -> Connection:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise DcGateError(
-            f"There is no Airflow connection '{conn_id}', so the gate does not know which Spark to use.",
+            f"There is no Airflow connection '{conn_id}', so the task does not know which Spark to use.",
             hint=f"Spark on this machine: airflow connections add {shlex.quote(conn_id)} --conn-type spark "
             "--conn-host 'local[2]'. A cluster: --conn-host yarn, spark://HOST:7077 or k8s://https://HOST:443. "
             "A Spark Connect server: --conn-type spark_connect --conn-host HOST --conn-port 15002.",
@@ -40,7 +40,8 @@ def spark_connection(conn_id: str) -> Connection:
     if connection.conn_type not in (*_SUBMIT, *_CONNECT):
         raise DcGateError(
             f"The Airflow connection '{conn_id}' is of type '{connection.conn_type}'; "
-            "the gate needs one of type 'spark' or 'spark_connect'."
+            "the task needs one of type 'spark' or 'spark_connect'.",
+            hint="Name another one as conn_id. state_conn_id is for the filesystem of the state.",
         )
     check_packages()
     return connection

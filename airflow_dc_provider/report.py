@@ -10,7 +10,7 @@ from typing import Any
 
 from dc_engine.errors import counted, escaped
 from dc_engine.lost import dependency_summary, lost_advice, lost_watched
-from dc_engine.reporting import MAX_RULES_IN_DETAIL, broke, decided_line, detail_lines, quarantine_lines
+from dc_engine.reporting import MAX_RULES_IN_DETAIL, broke, decided_line, detail_lines, quarantine_lines, retracting
 from dc_engine.verdict import Verdict
 from dc_engine.wording import MAX_TEXT, plain
 
@@ -114,7 +114,7 @@ def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[s
     lost = [lost_advice(retract)] if lost_watched(verdict) else []
     strict = [*(strict if verdict.broken or not lost else ()), *lost]
     if not verdict.discarded:
-        return [
+        steps = [
             "What to do:",
             f"{fix} The fixed rows replace these, as if these had never been there.",
             f"  - The load should not be in the table: take it out there, and out of the state with {retract}.",
@@ -122,15 +122,17 @@ def next_steps(verdict: Verdict, state: str, *, retried: bool = False) -> list[s
             "  - It is known and the DAG must go on: mark this task as success, and the tasks behind it run. The state "
             "has the rows.",
         ]
-    return [
-        "What to do (the load was discarded: the state is as it was without it):",
-        fix,
-        *strict,
-        "  - It is known and the load must go to the table anyway: do not mark this task as success yet, or the state "
-        f"will lack rows of the table. Take the load out of the state with {retract}, run this task again with "
-        "rejected_load='keep', and mark it as success then.",
-        *_clean_rows(verdict),
-    ]
+    else:
+        steps = [
+            "What to do (the load was discarded: the state is as it was without it):",
+            fix,
+            *strict,
+            "  - It is known and the load must go to the table anyway: do not mark this task as success yet, or the "
+            f"state will lack rows of the table. Take the load out of the state with {retract}, run this task again "
+            "with rejected_load='keep', and mark it as success then.",
+            *_clean_rows(verdict),
+        ]
+    return [*steps, "Where there is a shell, no DAG is needed to take it out:", f"  {retracting(verdict, state)}"]
 
 
 def _clean_rows(verdict: Verdict) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.lines import Line, say
-from benchmarks.submit import session, submit
+from benchmarks.submit import session, submit_request
 from dc_engine.apply_load import apply_load
-from dc_engine.shipping import application
 
 GIB = 2**30
 TEXT_BYTES = 1_024
@@ -51,11 +49,8 @@ def long_values(folder: Path, engine: Path, chance: np.random.Generator, rows: i
         {"name": "ordered", "deny": "t.text < s.text and t.x > s.x"},
     ]
     table = pa.table({"text": texts, "x": chance.integers(0, 10**6, rows)})
-    request, result = folder / "texts.request.json", folder / "texts.result.json"
-    request.write_text(json.dumps(_request(folder, "texts", rules, table)))
-    arguments = ("--request", str(request), "--result", str(result))
-    finished = submit(folder, application(), *arguments, py_files=str(engine))
-    seconds, peak = json.loads(result.read_text())["seconds"]["total"], finished.peak_bytes / GIB
+    finished, verdict = submit_request(folder, _request(folder, "texts", rules, table), engine)
+    seconds, peak = verdict["seconds"]["total"], finished.peak_bytes / GIB
     say(f"bounds: long values {seconds:.1f} s, {peak:.2f} GiB")
     what = f"{rows:,} texts of 1 KB in three rules"
     return [

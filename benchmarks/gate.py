@@ -35,7 +35,8 @@ from benchmarks.large import large
 from benchmarks.lines import Line, say
 from benchmarks.orders import orders
 from benchmarks.peers import beside_peers
-from benchmarks.submit import MASTER, session, submit, submit_load
+from benchmarks.scaled import TAX
+from benchmarks.submit import MASTER, session, submit, submit_request
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
 from dc_engine.constraints.files import load_constraints
@@ -50,16 +51,11 @@ BROKEN = {
     "child_exemption_by_state": 2,
     "rate_follows_salary": 2,
 }
-RULES = {
+RULES: dict[str, Any] = {
     "version": 1,
     "table": "tax",
     "key": ["id"],
-    "constraints": [
-        {"name": "phi7", "unique": ["area_code", "phone"]},
-        {"name": "phi8", "fd": "zip -> city"},
-        {"name": "phi9", "fd": "state, has_child -> child_exemp"},
-        {"name": "phi10", "deny": "t.state = s.state and t.salary > s.salary and t.rate < s.rate"},
-    ],
+    "constraints": list(TAX),
 }
 GIB = 2**30
 PACKAGES = ("pyspark", "pyarrow", "numpy", "numba", "apache-airflow", "great-expectations")
@@ -108,7 +104,7 @@ def new_violations(verdict: Mapping[str, Any]) -> dict[str, int]:
 
 def first_load(table: Table, engine: Path) -> list[Line]:
     """The whole table as one load, in a process tree of its own: seconds and memory."""
-    finished, verdict = submit_load(table.folder, table.request(table.first()), engine)
+    finished, verdict = submit_request(table.folder, table.request(table.first()), engine)
     if any(new_violations(verdict).values()):
         raise SystemExit(f"The first load has no violations, but the gate counts {new_violations(verdict)}.")
     say(f"first load: {finished.seconds:.1f} s, of them {verdict['seconds']}")
@@ -129,7 +125,7 @@ def cold(table: Table, engine: Path, rounds: int) -> list[Line]:
     job = str(Path(__file__).with_name("empty_job.py"))
     for _ in range(rounds):
         empties.append(submit(table.folder, job).seconds)
-        finished, verdict = submit_load(table.folder, table.request(table.next_load()), engine)
+        finished, verdict = submit_request(table.folder, table.request(table.next_load()), engine)
         gates.append(finished.seconds)
         steps.append({"session": finished.seconds - verdict["seconds"]["total"], **verdict["seconds"]})
         say(f"cold: gate {gates[-1]:.1f} s, empty job {empties[-1]:.1f} s")

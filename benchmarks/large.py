@@ -8,7 +8,6 @@ processor time says more than the clock.
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import zipfile
@@ -20,9 +19,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.lines import Line, say
-from benchmarks.submit import Finished, submit
+from benchmarks.submit import Finished, submit_request
 from dags_examples.tax_data import tax_table
-from dc_engine.shipping import application, build_engine_zip
+from dc_engine.shipping import build_engine_zip
 
 SEED = 7
 ROWS = 10_000_000
@@ -55,11 +54,7 @@ class _Run:
 
     def submit(self, job: str, request: Mapping[str, Any]) -> tuple[Finished, dict[str, Any]]:
         """Run a job: how it went, and what it answers."""
-        asked, result = self.folder / "request.json", self.folder / "result.json"
-        asked.write_text(json.dumps(request))
-        arguments = ("--request", str(asked), "--result", str(result))
-        finished = submit(self.folder, application(job), *arguments, py_files=str(self.engine), conf=JAVA)
-        return finished, json.loads(result.read_text())
+        return submit_request(self.folder, request, self.engine, job, conf=JAVA)
 
 
 def large(folder: Path, engine: Path, rows: int = ROWS) -> list[Line]:

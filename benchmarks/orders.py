@@ -25,7 +25,7 @@ import pyarrow.parquet as parquet
 from benchmarks.discovery import SEED, in_time, timed
 from benchmarks.lines import Line, say
 from benchmarks.scaled import TAX
-from benchmarks.submit import session, submit_load
+from benchmarks.submit import session, submit_request
 from dags_examples.stock_data import stock_prices
 from dags_examples.tax_data import tax_table
 from dc_engine.apply_load import apply_load
@@ -283,7 +283,7 @@ def _gate(gated: Gated, rows: int, loads: int) -> list[Line]:
                 if number < loads:
                     warm[kept].append(apply_load(spark, request).seconds["total"])
                 else:
-                    cold[kept].append(submit_load(Path(folder), request, engine)[0].seconds)
+                    cold[kept].append(submit_request(Path(folder), request, engine)[0].seconds)
     spark.stop()
     what = f"a gate with dependencies of five classes kept, {gated.name}, {rows:,} rows, 1,000 more"
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.submit import Finished, submit
+from benchmarks.submit import Finished, submit_request
 from dags_examples.tax_data import tax_table
-from dc_engine.shipping import application
 from dc_engine.state import memory, parquet
 from dc_engine.state.storage import Storage
 
@@ -102,11 +100,7 @@ class Run:
 
     def submit(self, request: Mapping[str, Any], **more: Any) -> tuple[Finished, dict[str, Any]]:
         """Apply a load in a process tree of its own."""
-        asked, result = self.folder / "request.json", self.folder / "result.json"
-        asked.write_text(json.dumps(request))
-        arguments = ("--request", str(asked), "--result", str(result))
-        finished = submit(self.folder, application(), *arguments, py_files=str(self.engine), **more)
-        return finished, json.loads(result.read_text())
+        return submit_request(self.folder, request, self.engine, **more)
 
 
 @dataclass(slots=True)

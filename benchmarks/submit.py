@@ -78,12 +78,14 @@ def submit(
     return _run([*command, job, *arguments], folder, cores)
 
 
-def submit_load(folder: Path, request: Mapping[str, Any], engine: Path) -> tuple[Finished, dict[str, Any]]:
-    """One load by spark-submit, with the engine as a zip; what it cost, and its verdict."""
+def submit_request(
+    folder: Path, request: Mapping[str, Any], engine: Path, job: str = "apply_load", **more: Any
+) -> tuple[Finished, dict[str, Any]]:
+    """A request by spark-submit, with the engine as a zip; what it cost, and what the job answers."""
     asked, result = folder / "request.json", folder / "result.json"
     asked.write_text(json.dumps(request))
     arguments = ("--request", str(asked), "--result", str(result))
-    finished = submit(folder, application(), *arguments, py_files=str(engine))
+    finished = submit(folder, application(job), *arguments, py_files=str(engine), **more)
     return finished, json.loads(result.read_text())
 
 

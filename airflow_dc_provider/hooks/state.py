@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_dc_provider.arguments import check_choice, check_folder
+from airflow_dc_provider.arguments import check_choice, check_folder, load_name
 from airflow_dc_provider.exceptions import engine_errors_told
 from dc_engine.errors import RequestError
-from dc_engine.request import read_names
+from dc_engine.request import check_load_id, read_names
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DcStateHook(BaseHook):
         from dc_engine.stored import read_verdict
 
         with engine_errors_told():
-            return read_verdict(self.storage, load_id, self.mask).to_dict()
+            return read_verdict(self.storage, _named(load_id), self.mask).to_dict()
 
     def verdicts(self, last: int | None = None, *, as_: str = "plain") -> Any:
         """The verdicts of all loads, or of the last ones, in the order of the history.
@@ -105,7 +105,7 @@ class DcStateHook(BaseHook):
 
         check_choice("as_", as_, FORMS)
         with engine_errors_told():
-            parts = read_violations(self.storage, load_id, constraint, self.mask)
+            parts = read_violations(self.storage, _named(load_id), constraint, self.mask)
         if as_ == "plain":
             return _lazily(row for part in parts for batch in part.to_batches(_AT_ONCE) for row in batch.to_pylist())
         listed = list(_lazily(parts))
@@ -143,6 +143,12 @@ class DcStateHook(BaseHook):
 def _lazily(found: Iterable[Any]) -> Iterator[Any]:
     with engine_errors_told():
         yield from found
+
+
+def _named(load_id: Any) -> str:
+    """A load's name, which may be given as a date or a number."""
+    check_load_id(named := load_name(load_id))
+    return str(named)
 
 
 def _most(last: Any) -> int | None:

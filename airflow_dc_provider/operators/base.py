@@ -10,9 +10,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_dc_provider.arguments import check_folder, is_open
-from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.exceptions import DcGateError, engine_errors_told
 from airflow_dc_provider.pages.recorded import record_state
-from dc_engine.errors import DcError
 from dc_engine.request import MAX_WAIT_SECONDS, check_load_id, check_number, read_names
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
@@ -295,13 +294,11 @@ class DcStateOperator(DcSparkOperator):
         """Submit the action, log its text for people, and return the rest of its result."""
         from dc_engine.wording import MAX_TEXT, plain
 
-        try:
+        with engine_errors_told():
             check_folder("state", self.state)
             if "load_id" in details:
                 check_load_id(details["load_id"])
             mask = {"mask": own} if (own := self._own_mask()) else {}
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
         request = {"state": self.state, "max_wait_seconds": self.max_wait_seconds, **mask, **details}
         result = self.run_job(context, request, job="maintain", arguments=(action,))
         for line in result.pop("text", "").splitlines():

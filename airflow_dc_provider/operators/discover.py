@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_dc_provider.arguments import check_folder, constraint_source, is_open, load_name, settled
-from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.exceptions import engine_errors_told
 from airflow_dc_provider.operators.base import DcStateOperator
 from dc_engine.constraints.files import load_constraints, to_mapping
 from dc_engine.discovery.asking import Discovery
-from dc_engine.errors import DcError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -34,8 +33,10 @@ class DcDiscoverOperator(DcStateOperator):
     :param mode: How patterns are kept: ``counted``, ``witnessed``, or ``auto``: whichever fits the size of the table.
     :param view: ``merged`` shows a dependency once, in its simplest class; ``complete`` shows the whole set of each.
     :param explain: Orders of lists (``year, salary -> year, bin``): which of their parts hold, and where one does not.
-    :param max_error: The share of all pairs of rows that may violate a dependency.
-    :param limits: Where the search ends: ``max_terms``, ``max_dependencies``, ``seconds``.
+    :param max_error: The share of all pairs of rows that may violate a dependency; of an order dependency the share of
+        rows without which it holds.
+    :param limits: Where the search ends: ``max_terms``, ``max_dependencies``, ``seconds``; ``min_support``, of how many
+        pairs of rows it is about at least; ``top``, how many are shown.
     :param load_id: What the table's rows are called if they become the first load. (templated)
     :param constraints: The constraint file for a state that is new (a relative path starts in the DAG file's folder),
         or its content as a mapping. (templated)
@@ -97,14 +98,12 @@ class DcDiscoverOperator(DcStateOperator):
 
     def _request(self) -> dict[str, Any]:
         """The request, once everything is rendered; constraints go by value, so Spark needs no constraint file."""
-        try:
+        with engine_errors_told():
             check_folder("state", self.state)
             document = self._document(self._own_mask())
             if self.constraints is not None:
                 document["constraints"] = to_mapping(load_constraints(constraint_source(self, self.constraints)))
             Discovery.from_mapping(document)
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
         return {name: value for name, value in document.items() if value is not None}
 
     def _document(self, mask: Sequence[str]) -> dict[str, Any]:

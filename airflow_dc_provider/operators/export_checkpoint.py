@@ -9,11 +9,10 @@ from urllib.parse import unquote
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_dc_provider.arguments import check_folder, is_open, load_name
-from airflow_dc_provider.exceptions import DcGateError
+from airflow_dc_provider.exceptions import DcGateError, engine_errors_told
 from airflow_dc_provider.links.data_docs import DATA_DOCS, DataDocsLink
 from airflow_dc_provider.mapping import LOAD_OF_THE_RUN
 from airflow_dc_provider.pages.recorded import DOCS, SITE
-from dc_engine.errors import DcError
 from dc_engine.request import check_load_id, read_names
 
 # What only a running task needs is imported by it, above all Great Expectations, which takes seconds.
@@ -90,10 +89,8 @@ class DcExportCheckpointOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Export, log what the checkpoint found, and push the page's address."""
-        try:
+        with engine_errors_told():
             exported = self._export()
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
         for line in exported.lines:
             self.log.info("%s", line)
         outcome = "passes" if exported.success else "does not pass"

@@ -1,14 +1,12 @@
-"""The gate: one task that applies a load to the table's state, and lets the DAG go on or not."""
+"""The gate: which load it judges by which rules, as a task of a DAG says it."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
+from airflow.providers.common.compat.sdk import Asset
 
 from airflow_dc_provider.arguments import (
     check_choice,
@@ -21,16 +19,15 @@ from airflow_dc_provider.arguments import (
     load_name,
     settled,
 )
-from airflow_dc_provider.assets import check_asset, gated, with_alias
-from airflow_dc_provider.exceptions import DcGateError, DcViolationError, DcViolationRetryError
+from airflow_dc_provider.assets import check_asset, with_alias
+from airflow_dc_provider.exceptions import engine_errors_told
 from airflow_dc_provider.links.review import VerdictLink
 from airflow_dc_provider.mapping import LOAD_OF_THE_RUN, check_mapping, is_known_later
-from airflow_dc_provider.operators.base import DcSparkOperator
-from airflow_dc_provider.outcomes import ON_INVALIDATED, ON_VIOLATION, Outcome, lets_pass, outcome_of
+from airflow_dc_provider.operators.judged import DcJudgedOperator
+from airflow_dc_provider.outcomes import ON_INVALIDATED, ON_VIOLATION
 from dc_engine.constraints.files import load_constraints, load_text, to_mapping
 from dc_engine.constraints.reading import read_text
-from dc_engine.errors import DcError, StateError
-from dc_engine.request import Approval, Request
+from dc_engine.request import Request
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
@@ -38,17 +35,9 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
     from dc_engine.constraints.model import ConstraintSet
-    from dc_engine.verdict import Decided, Verdict
-
-_THEN = {
-    "pass": "The gate stays open.",
-    "warn": "The gate stays open.",
-    "skip": "The gate is skipped, and the tasks behind it with it.",
-    "ask": "A person is asked whether the gate opens.",
-}
 
 
-class DcGateOperator(DcSparkOperator):
+class DcGateOperator(DcJudgedOperator):
     """
     Check a load against the rules of its table and all rows loaded before; fail when it breaks a rule, or loses a
     dependency that people pinned.
@@ -102,13 +91,10 @@ class DcGateOperator(DcSparkOperator):
         "table",
         "quarantine",
         "mask",
-        *DcSparkOperator.template_fields,
+        *DcJudgedOperator.template_fields,
     )
     operator_extra_links: ClassVar[tuple[BaseOperatorLink, ...]] = (VerdictLink(),)
     template_fields_renderers: ClassVar[dict[str, str]] = {"constraints": "yaml", "changes": "json", "table": "json"}
-    answer: ClassVar[str] = "verdict"
-    _verdict: Verdict | None = None
-    """What the task found, for lineage."""
 
     def __init__(
         self,
@@ -161,113 +147,6 @@ class DcGateOperator(DcSparkOperator):
         self._rules: ConstraintSet | None = None
         self._check_what_is_known()
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Submit the job, log what it found, and go on as the verdict and the arguments say."""
-        request = self._request(context)
-        verdict = self._apply(context, request)
-        outcome = outcome_of(verdict, self.on_violation, self.on_invalidated)
-        result = self._tell(context, verdict, outcome)
-        if outcome == "ask":
-            self._ask(context, verdict)
-        return self._conclude(context, verdict, outcome, result)
-
-    def after_answer(self, context: Context, event: dict[str, Any], load_id: str, snapshot: int) -> dict[str, Any]:
-        """Go on after a person has answered: keep the decision in the state, and open or close the gate."""
-        from airflow_dc_provider.asking import read_answer
-
-        decided = read_answer(event, snapshot, first=context["ti"].try_number == 1)
-        try:
-            verdict = self._decided(context, load_id, snapshot, decided)
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
-        outcome: Outcome = "pass" if verdict.approved else "fail"
-        return self._conclude(context, verdict, outcome, self._tell(context, verdict, outcome))
-
-    def _apply(self, context: Context, request: Request) -> Verdict:
-        from dc_engine.verdict import Verdict, masked
-
-        document = self.run_job(context, request.to_dict(), job="apply_load")
-        # A stored verdict may be from a time when less was masked.
-        return masked(Verdict.from_dict(document), request.mask)
-
-    def _tell(self, context: Context, verdict: Verdict, outcome: Outcome) -> dict[str, Any]:
-        """Push the summary and log the verdict, what matters most last; before anything is raised, so that it stays."""
-        from airflow_dc_provider.report import closing_lines, summary, violation_message, warning_message
-        from dc_engine.reporting import verdict_lines
-
-        self._verdict, result = verdict, summary(verdict, self.state)
-        context["ti"].xcom_push(key="verdict", value=result)
-        for part in ("violating", "clean"):
-            if verdict.quarantine is not None:
-                context["ti"].xcom_push(key=f"quarantine_{part}", value=verdict.quarantine[part])
-        retried = self.retry_on_violation and verdict.decided is None
-        if outcome == "fail":
-            self._log_lines(logging.INFO, violation_message(verdict, self.state, retried=retried).splitlines())
-        elif outcome != "pass" or verdict.discarded:
-            self._log_lines(logging.WARNING, warning_message(verdict, _THEN[outcome]).splitlines())
-        closing = closing_lines(verdict, retried=retried) if outcome == "fail" else []
-        # One record: Airflow's log page keeps its lines together, and opens at its end.
-        self._log_lines(logging.ERROR if closing else logging.INFO, [*verdict_lines(verdict, self.state), *closing])
-        return result
-
-    def _conclude(self, context: Context, verdict: Verdict, outcome: Outcome, result: dict[str, Any]) -> dict[str, Any]:
-        """Open the gate, or close it."""
-        from airflow_dc_provider.report import short_message
-
-        if outcome == "fail":
-            retried = self.retry_on_violation and verdict.decided is None
-            raise (DcViolationRetryError if retried else DcViolationError)(short_message(verdict), result)
-        if outcome == "skip":
-            raise AirflowSkipException(short_message(verdict, "The gate is skipped, and what is behind it."))
-        self._emit(context, verdict, result)
-        return result
-
-    def _emit(self, context: Context, verdict: Verdict, result: dict[str, Any]) -> None:
-        """Tell consumers of the asset that the load passed."""
-        if self.asset is not None and lets_pass(verdict, self.on_invalidated):
-            context["outlet_events"][gated(self.asset)].add(self.asset, extra=result)
-
-    def _ask(self, context: Context, verdict: Verdict) -> NoReturn:
-        from airflow_dc_provider.asking import ask
-
-        self.log.info("Waiting for a person to approve the load or reject it.")
-        for notifier in self.notifiers:
-            notifier(context)
-        ask(
-            context,
-            verdict,
-            self.state,
-            method="after_answer",
-            timeout=self.response_timeout,
-            assigned_users=self.assigned_users,
-        )
-
-    def _decided(self, context: Context, load_id: str, snapshot: int, decided: Decided) -> Verdict:
-        """The verdict with a decision, which is in the state then; a load that was discarded is applied once more."""
-        from airflow_dc_provider.credentials import state_access
-        from dc_engine.deciding import record_decision
-        from dc_engine.state.storage import Storage
-        from dc_engine.stored import read_verdict
-
-        storage = Storage(self.state, state_access(self.state_conn_id).options)
-        verdict = read_verdict(storage, load_id, self.mask or ())
-        if not (verdict.discarded and decided.answer == "approved"):
-            record_decision(storage, load_id, snapshot, decided, max_wait_seconds=self.max_wait_seconds)
-            return replace(verdict, decided=decided)
-        approved = Approval(snapshot, decided.by, decided.at, decided.reason)
-        verdict = self._apply(context, replace(self._request(context), load_id=load_id, approved=approved))
-        if not verdict.approved:
-            raise StateError(
-                f"Load '{load_id}' was approved, but it was applied again since: its rows were not let in.",
-                hint="Run this task again: a person is asked about the verdict that is there now.",
-            )
-        return verdict
-
-    def _log_lines(self, level: int, lines: Sequence[str]) -> None:
-        from dc_engine.wording import wrapped
-
-        self.log.log(level, "%s", wrapped(lines))
-
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
         """The gate with some of its arguments, to be mapped over others."""
@@ -281,7 +160,7 @@ class DcGateOperator(DcSparkOperator):
 
     def after_rendering(self) -> None:
         """Read the rules, and show them in place of their file's name."""
-        try:
+        with engine_errors_told():
             source = constraint_source(self, self.constraints)
             if isinstance(source, str):
                 self.constraints = read_text(source)
@@ -291,12 +170,10 @@ class DcGateOperator(DcSparkOperator):
 
                 self._rules = load_constraints(source)
                 self.constraints = yaml.safe_dump(_plain_lists(source), sort_keys=False, allow_unicode=True)
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
 
     def _request(self, context: Context) -> Request:
         """The request, once everything is rendered; constraints go by value, so Spark needs no constraint file."""
-        try:
+        with engine_errors_told():
             if self.has_dag():
                 # As written in the DAG file: this task's own is rendered.
                 check_mapping(self.dag.get_task(self.task_id), lambda value: value.resolve(context))
@@ -305,16 +182,6 @@ class DcGateOperator(DcSparkOperator):
                 check_folder("quarantine", self.quarantine)
             rules = self._rules or load_constraints(constraint_source(self, self.constraints))
             return Request.from_mapping({**self._document(), "constraints": to_mapping(rules)})
-        except DcError as error:
-            raise DcGateError.told(error.message, error.hint) from None
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:  # noqa: ARG002
-        """What Airflow's OpenLineage provider asks for when the task has ended, however it did."""
-        if self._verdict is None:
-            return None
-        from airflow_dc_provider.lineage import gate_lineage
-
-        return gate_lineage(self.changes, self._verdict)
 
     def _document(self) -> dict[str, Any]:
         return {

@@ -102,6 +102,7 @@ def unsound(state: str, problems: Sequence[str]) -> str:
             f"The state {plain(state, MAX_TEXT)} is not sound: {counted(len(problems), 'problem')}.",
             *(f"  - {plain(problem, MAX_TEXT)}" for problem in problems[:_MAX_PROBLEMS]),
             *([f"  - and {counted(rest, 'more problem')}, all of them in XCom"] if rest > 0 else []),
-            "What to do: DcMaintainOperator(action='rebuild', ...) makes new indexes, with table= from the table.",
+            "What to do: restore the files that are named from a copy, if there is one: no file ever changes. "
+            "Otherwise DcMaintainOperator(action='rebuild', ...) makes new indexes, with table= from the table.",
         ]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowException
@@ -43,7 +43,7 @@ _NEAR = 1_000
 """Among so many loads a name is looked for that is nearly the one that is asked for."""
 _SAMPLES = 3
 _WORST = 5
-_SPARK = (16, 5)
+_SMALL = (16, 5)
 """The height of a small plot, and the width of a load in it."""
 Found = TypeVar("Found")
 
@@ -92,9 +92,8 @@ class Judged:
     """Watched dependencies, each with the pair of rows that shows it."""
     unwatched: Sequence[LostDependency]
     """Those that nobody watches."""
-    last: str = ""
+    last: str
     """The newest load of the table."""
-    notes: Sequence[str] = field(default_factory=tuple)
 
 
 @contextmanager
@@ -154,7 +153,7 @@ def judged(state: Opened, load_id: str) -> Judged:
 
 def _rule(found: ConstraintVerdict, verdict: Verdict, lines: Sequence[Line]) -> Rule:
     worst = [(row_name(one.get("row")), one["violations"]) for one in found.worst_rows[:_WORST]]
-    height, step = _SPARK
+    height, step = _SMALL
     return Rule(
         found,
         tolerated(found.tolerance),

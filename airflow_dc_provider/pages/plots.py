@@ -63,8 +63,6 @@ class HeatMap:
     width: int
     height: int
     cell: int = _CELL
-    left: int = _LEFT
-    bars: int = _BARS
     map_top: int = _BARS + _GAP
 
     @property

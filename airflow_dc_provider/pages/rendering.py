@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from airflow_dc_provider.pages import shown
+from dc_engine.errors import counted
 
 
 @cache
@@ -23,7 +24,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {name: getattr(shown, name) for name in ("number", "text", "seconds", "share", "size")}
-    made.globals |= {"link": link, "counted": shown.counted}
+    made.globals |= {"link": link, "counted": counted}
     return made
 
 

@@ -8,7 +8,6 @@ from decimal import Decimal, InvalidOperation
 from math import log10
 from typing import Any
 
-from dc_engine.errors import counted as counted
 from dc_engine.verdict import MASKED
 from dc_engine.wording import MAX_TEXT, plain
 

@@ -146,11 +146,9 @@ class DcGateSensor(DcGateOperator):
 
 
 def _awaited(path: str | None) -> str:
-    return (
-        "it is time to look again: changes without a path have no files to look at"
-        if path is None
-        else (f"files in {path} have changed")
-    )
+    if path is None:
+        return "it is time to look again: changes without a path have no files to look at"
+    return f"files in {path} have changed"
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -36,7 +36,7 @@ class DcPendingLoadSensor(DcSensor):
     :param load_id_pattern: A regular expression that is searched for in the path below the folder; its one group is the
         load's id. What it does not find is no load. By default the id is the last part of the path, as it is.
         (templated)
-    :param changes: What gates get besides the path: ``format``, ``options``, ``where``. (templated)
+    :param changes: What gates get besides the path: ``format``, ``options``, ``schema``, ``where``. (templated)
     :param marker: The file that a folder has once it is complete, such as ``_SUCCESS``; then only folders are loads.
     :param min_loads: How many to wait for.
     :param max_loads: The most to return; the next run takes more.
@@ -114,6 +114,11 @@ class DcPendingLoadSensor(DcSensor):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} is {value!r}, and must be a whole number of at least {least}.")
         if self.changes is not None and not is_open(self.changes):
+            if not isinstance(self.changes, Mapping):
+                raise RequestError(
+                    f"'changes' is {self.changes!r}, and must be a mapping of what gates get besides the path.",
+                    hint='For instance {"format": "csv", "options": {"header": True}}.',
+                )
             if "path" in self.changes:
                 raise RequestError("'changes' has a path; the sensor puts in that of each load.", hint="Leave it out.")
             read_source("changes", {**settled(self.changes), "path": "later"})

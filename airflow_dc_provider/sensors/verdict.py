@@ -12,7 +12,7 @@ from airflow_dc_provider.exceptions import DcViolationError
 from airflow_dc_provider.links.review import VerdictLink
 from airflow_dc_provider.pages.recorded import record_state
 from airflow_dc_provider.sensors.base import DcSensor
-from dc_engine.request import check_load_id
+from dc_engine.request import check_load_id, read_names
 
 # What only a running task needs is imported by it: every parse of a DAG file would pay for it otherwise.
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DcVerdictSensor(DcSensor):
         super().__init__(**kwargs)
         self.state = state
         self.load_id = load_id
-        self.accept = (accept,) if isinstance(accept, str) else tuple(accept)
+        self.accept = (accept,) if isinstance(accept, str) else read_names("accept", accept, "decisions")
         self.wait_for_pass = wait_for_pass
         self.state_conn_id = state_conn_id
         if not self.accept:

@@ -6,6 +6,8 @@ value can forge a line of the log. How values are written is in ``wording``, dep
 
 from __future__ import annotations
 
+import shlex
+
 from dc_engine.constraints.model import Tolerance
 from dc_engine.errors import counted
 from dc_engine.lost import dependency_lines, lost_detail_lines, lost_of, lost_watched
@@ -105,6 +107,11 @@ def broke(verdict: Verdict) -> str:
     lost = [f"lost {lost_of(verdict)}"] if lost_watched(verdict) else []
     broke = [f"broke {len(verdict.broken):,} of {counted(len(verdict.constraints), 'rule')}"]
     return f"{load} {' and '.join([*(broke if verdict.broken or not lost else ()), *lost])}."
+
+
+def retracting(verdict: Verdict, state: str) -> str:
+    """The command that takes the load out."""
+    return plain(shlex.join(["dcgate", "retract", verdict.load_id, "--state", state]), MAX_TEXT)
 
 
 def detail_lines(verdict: Verdict) -> list[str]:

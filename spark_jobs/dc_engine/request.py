@@ -150,7 +150,8 @@ def read_source(name: str, value: Any) -> Changes:
     sources = [key for key in _SOURCES if key in given]
     if len(sources) != 1:
         raise RequestError(
-            f"'{name}' gives {' and '.join(sources) or 'no source'}; exactly one of {', '.join(_SOURCES)} is needed."
+            f"'{name}' gives {' and '.join(sources) or 'no source'}; exactly one of {', '.join(_SOURCES)} is needed.",
+            hint="" if sources else 'A file or folder: {"path": "/landing/monday.csv", "format": "csv"}.',
         )
     for key in set(given) - {"options"}:
         _check_text(name, key, given[key])
@@ -206,7 +207,7 @@ def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
         raise RequestError(
             f"'{name}' in the request is {value!r}, and must be one of {', '.join(known)}.",
-            hint=did_you_mean(str(value), known),
+            hint=did_you_mean(str(value), known, otherwise=" ").strip(),  # all of them are named anyway
         )
 
 
@@ -219,5 +220,6 @@ def read_names(name: str, value: Any, what: str = "column names") -> tuple[str, 
     """A list of names, of columns unless ``what`` says of what else."""
     listed = isinstance(value, Collection) and not isinstance(value, str)
     if not listed or not all(isinstance(item, str) for item in value):
-        raise RequestError(f"'{name}' in the request must be a list of {what}, not {value!r}.")
+        hint = f"Write [{value!r}]." if isinstance(value, str) and value else ""
+        raise RequestError(f"'{name}' in the request must be a list of {what}, not {value!r}.", hint=hint)
     return tuple(value)

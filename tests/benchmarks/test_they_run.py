@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import benchmarks
-from benchmarks import bounds, discovery_tasks, gate, history, large, orders, pages, peers, scale, scaled, submit
+from benchmarks import bounds, discovery_tasks, gate, history, large, orders, pages, peers, scale, submit
 from benchmarks.checkpoints import checkpoints
 from benchmarks.discovery import discoveries
 from benchmarks.discovery_kernels import discovery_kernels
@@ -82,7 +82,7 @@ def run_here(command: Sequence[Any], **options: Any) -> Any:
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is started that takes long."""
-    for module in (bounds, gate, large, scaled, submit):
+    for module in (gate, submit):
         monkeypatch.setattr(module, "submit", submit_here)
     monkeypatch.setattr(peers, "session", Here)
     monkeypatch.setattr(inprocess, "ARROW_TYPES", {one.name: one.type for one in tax_table(1).schema})
@@ -125,7 +125,7 @@ def check_gate(folder: Path) -> list[Line]:
 
 def check_history(folder: Path) -> list[Line]:
     table = gate.Table(folder, 400)
-    submit.submit_load(folder, table.request(table.first()), folder / "engine.zip")
+    submit.submit_request(folder, table.request(table.first()), folder / "engine.zip")
     run = history.History(Here(), folder, table.state, gate.RULES, table.files[0], SEED)  # type: ignore[arg-type]
     return history.history(run, 1, 1)
 

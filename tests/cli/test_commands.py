@@ -63,6 +63,9 @@ def test_verify_finds_damage_and_says_so_by_its_code(dcgate: Dcgate, folder: Pat
     damaged.write_bytes(damaged.read_bytes()[:-3])
     found = dcgate("verify", "--state", "state", "--json")
     assert (found.code, json.loads(found.out)["sound"]) == (1, False)
+    told = dcgate("verify", "--state", "state").out.splitlines()
+    assert "Restore the files that are named from a copy" in told[-3]
+    assert told[-1] == f"  dcgate rebuild --state {folder / 'state'}"
     assert "text" not in json.loads(found.out)
 
 
@@ -106,7 +109,7 @@ def test_options_are_added_to_what_a_request_may_say(
     [
         (["show", "wed", "--state", "state"], "has no verdict of load 'wed'.\nHint: The newest load is 'tue'."),
         (["describe", "--state", "nowhere"], "There is no state in "),
-        (["describe"], "--state must be given, as options or in a --request."),
+        (["describe"], "--state must be given, on the command line or in a --request."),
         (["retract", "--state", "state"], "LOAD must be given"),
         (["show", "monday", "--state", ""], "--state must be given"),
         (["check", "."], "the constraint file cannot be read"),

@@ -173,6 +173,14 @@ class TestFiles:
         assert error.message == f"{tmp_path}/taxes.yml: there is no such constraint file."
         assert error.hint == "Did you mean 'tax.yml'?"
 
+    def test_a_missing_file_that_no_other_is_like_is_told_what_is_in_its_folder(self, tmp_path: Path) -> None:
+        assert refusal(tmp_path / "tax.yml").hint == f"The folder {tmp_path} has no YAML or JSON file."
+        for name in "abcdef":
+            write(tmp_path, TAX).rename(tmp_path / f"{name}.yml")
+        shown = "a.yml, b.yml, c.yml, d.yml, e.yml, ..."
+        assert refusal(tmp_path / "something.yml").hint == f"The folder {tmp_path} has {shown}."
+        assert refusal(tmp_path / "no" / "tax.yml").hint.startswith(f"There is no folder {tmp_path}/no: ")
+
     def test_a_missing_folder_a_folder_and_an_unknown_scheme_are_refused(self, tmp_path: Path) -> None:
         assert "no such constraint file" in refusal(tmp_path / "no" / "tax.yml").message
         assert "cannot be read" in refusal(tmp_path).message

@@ -146,6 +146,8 @@ class TestRefusals:
         ("ask", "message"),
         [
             (lambda hook: hook.verdict("laod 1"), "has no verdict of load 'laod 1'.*Did you mean 'load 1'"),
+            (lambda hook: hook.verdict(None), "'load_id' in request must be a non-empty text, not None"),
+            (lambda hook: hook.verdict(9), "has no verdict of load '9'"),
             (lambda hook: hook.violations("load 9", "city"), "has no verdict of load 'load 9'"),
             (lambda hook: hook.violations("load 1", "citty"), "'citty'.*Did you mean 'city'"),
             (lambda hook: hook.dependencies(), "No dependencies are kept.*Run a discovery"),

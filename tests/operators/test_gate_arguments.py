@@ -107,6 +107,24 @@ def test_mistyped_choices_get_a_hint(arguments, name, value, meant):
         DcGateOperator(**arguments, **{name: value})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message", "hint"),
+    [
+        ({"rejected_load": "drop"}, "'rejected_load' in the request is 'drop', and must be one of keep, discard.", ""),
+        ({"mask": "city"}, "'mask' in the request must be a list of column names, not 'city'.", "Write ['city']."),
+        (
+            {"changes": {}},
+            "'changes' gives no source; exactly one of path, table, sql is needed.",
+            'A file or folder: {"path": "/landing/monday.csv", "format": "csv"}.',
+        ),
+    ],
+)
+def test_the_cure_stands_beside_what_is_wrong(arguments, wrong, message, hint):
+    with pytest.raises(RequestError) as caught:
+        DcGateOperator(**{**arguments, **wrong})
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
 def test_the_table_is_checked_like_the_changes(arguments):
     with pytest.raises(RequestError, match="'table' gives path and sql"):
         DcGateOperator(**arguments, table={"path": "/lake/tax", "sql": "select 1"})
@@ -220,6 +238,7 @@ class TestRefusedWhenTheDagIsParsed:
             ({"on_violation": "ask", "assigned_users": ["ada"]}, "each is a mapping"),
             ({"assigned_users": None}, "assigned_users is None, and must be a list"),
             ({"on_violation": "ask", "notifiers": print}, "notifiers is .* and must be a list"),
+            ({"on_violation": "ask", "notifiers": ["me"]}, "notifiers has 'me'; each is one of Airflow's notifiers"),
             ({"asset": "tax"}, "must be an Asset"),
             ({"asset": Asset("tax"), "outlets": [Asset("tax")]}, "is in 'outlets' too"),
         ],

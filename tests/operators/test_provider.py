@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 MODULES = ("operators", "sensors", "hooks", "triggers")
-APART = ("__init__", "base", "partial")
+APART = ("__init__", "base", "judged", "partial")
 """What users do not import."""
 HEAVY = ("pyspark", "numba", "pyarrow", "pandas", "numpy", "great_expectations", "sqlglot")
 

@@ -160,6 +160,7 @@ def test_the_advice_at_a_closed_gate_is_right_whatever_the_arguments(
     else:
         assert RETRACT in advice["The load should not be in the table"]
         assert "mark this task as success" in advice["It is known and the DAG must go on"]
+    assert said.splitlines()[-1] == "  dcgate retract 2026-01-03 --state /state/tax", "for those who have a shell"
     clean = "The clean rows should go to the table without the others"
     assert (clean in kinds) is (discarded and bool(clean_rows)), "kept rows are all in the table"
     assert clean not in kinds or "/quarantine/3/clean" in advice[clean]

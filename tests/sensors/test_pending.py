@@ -240,6 +240,7 @@ def test_mapped_gates_take_the_result_of_the_sensor(sensor, rules):
         ({"min_loads": 0}, "min_loads is 0"),
         ({"min_loads": 5, "max_loads": 4}, "max_loads is 4, and must be a whole number of at least 5"),
         ({"changes": {"path": "/x"}}, "has a path"),
+        ({"changes": "csv"}, "'changes' is 'csv', and must be a mapping"),
         ({"changes": {"formt": "csv"}}, "Did you mean 'format'"),
         ({"path": "s3://user:secret@bucket/x"}, "carries credentials"),
     ],

@@ -196,6 +196,7 @@ class TestTrigger:
     ("arguments", "message"),
     [
         ({"accept": ()}, "accept is empty"),
+        ({"accept": 5}, "'accept' in the request must be a list of decisions, not 5"),
         ({"accept": ("pas",)}, "Did you mean 'pass'"),
         ({"state": "people"}, "must be an absolute path"),
         ({"load_id": "a\nb"}, "line breaks"),

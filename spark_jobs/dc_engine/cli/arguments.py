@@ -113,7 +113,8 @@ def _of_requests(one: Any, *, state: str = "the folder of the state") -> None:
         metavar="FILE",
         help="a file with the fsspec options of the state's filesystem, a JSON object; read once and REMOVED",
     )
-    one.add_argument("--max-wait-seconds", type=float, help="how long to go on trying while others commit first (3600)")
+    waiting = "how long to go on trying while others commit first (3600)"
+    one.add_argument("--max-wait-seconds", metavar="S", type=float, help=waiting)
 
 
 def _of_state(one: argparse.ArgumentParser) -> None:

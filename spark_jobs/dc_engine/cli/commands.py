@@ -90,14 +90,15 @@ def _passed(verdict: Verdict) -> bool:
 
 def _advice(verdict: Verdict, state: str) -> list[str]:
     """What to do about a load that does not pass."""
+    from dc_engine.reporting import retracting
+
     if _passed(verdict):
         return []
     if verdict.discarded:
         return ["Its rows are not in the state. Mend them, and apply them under the same load id."]
-    retract = shlex.join(["dcgate", "retract", verdict.load_id, "--state", state])
     return [
         "Mend the rows and apply them under the same load id: they replace these. Or take the load out:",
-        f"  {plain(retract, MAX_TEXT)}",
+        f"  {retracting(verdict, state)}",
     ]
 
 
@@ -135,7 +136,17 @@ def _maintain(options: argparse.Namespace, sessions: Sessions) -> Answer:
     _check_given(request, {"state": "--state"} | ({"load_id": "LOAD"} if options.command == "retract" else {}))
     found = maintain(sessions.spark(), options.command, request, storage_options=_storage_options(options))
     document = {name: value for name, value in found.items() if name != "text"}
-    return Answer(document, found["text"], found.get("sound", True))
+    sound, text = found.get("sound", True), found["text"]
+    return Answer(document, text if sound else "\n".join([text, *_cure(request["state"])]), sound)
+
+
+def _cure(state: str) -> list[str]:
+    """What to do about a state that is not sound."""
+    return [
+        "Restore the files that are named from a copy, if there is one: no file ever changes. Or make the indexes",
+        "again, from the rows in the state or, with --table, from the table:",
+        f"  {plain(shlex.join(['dcgate', 'rebuild', '--state', state]), MAX_TEXT)}",
+    ]
 
 
 def _check(options: argparse.Namespace, sessions: Sessions) -> Answer:
@@ -230,7 +241,7 @@ def _check_given(request: Mapping[str, Any], needed: Mapping[str, str]) -> None:
     missing = [option for name, option in needed.items() if not request.get(name)]
     if missing:
         named = " and ".join(filter(None, [", ".join(missing[:-1]), missing[-1]]))
-        raise RequestError(f"{named} must be given, as options or in a --request.")
+        raise RequestError(f"{named} must be given, on the command line or in a --request.")
 
 
 def _storage_options(options: argparse.Namespace) -> dict[str, Any]:

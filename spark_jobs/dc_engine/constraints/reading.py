@@ -96,10 +96,13 @@ def _read_bytes(name: str) -> bytes:
 
 def _nearest_file(name: str) -> str:
     folder = Path(name).parent
-    if "://" in name or not folder.is_dir():
-        return "Give a path that the DAG processor and Spark's driver can both read."
-    names = [one.name for one in folder.iterdir() if one.suffix in (".yml", ".yaml", ".json")]
-    return did_you_mean(Path(name).name, names, otherwise=f"The folder {folder} exists.")
+    if "://" in name:
+        return "Check the address."
+    if not folder.is_dir():
+        return f"There is no folder {folder}: a relative path starts in that of the DAG file, in a shell where you are."
+    names = sorted(one.name for one in folder.iterdir() if one.suffix in (".yml", ".yaml", ".json"))
+    there = f"has {', '.join([*names[:5], *(['...'] if names[5:] else [])])}" if names else "has no YAML or JSON file"
+    return did_you_mean(Path(name).name, names, otherwise=f"The folder {folder.absolute()} {there}.")
 
 
 def parse(name: str, text: str) -> Mapping[str, Any]:
