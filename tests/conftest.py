@@ -87,7 +87,7 @@ SPARK_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": _SHORT_LIVED,
-    "spark.executor.extraJavaOptions": _SHORT_LIVED,
+    "spark.executor.extraJavaOptions": f"{_SHORT_LIVED} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",  # the archive
 }
 
 

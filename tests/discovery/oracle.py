@@ -61,9 +61,15 @@ def rules(ops: Mapping[tuple[str, str], Sequence[Op]]) -> Iterator[Rule]:
 
 
 def minimal_rules(ops: Mapping[tuple[str, str], Sequence[Op]], rows: Sequence[Mapping[str, Any]]) -> set[Rule]:
-    """All rules that hold, and that no other one of them implies."""
-    valid = [one for one in rules(ops) if is_valid(one, rows)]
-    return {one for one in valid if not any(other != one and implies(other, one) for other in valid)}
+    """All rules that hold, and that no other one of them implies.
+
+    Less follows from a rule than from those that it implies: it comes before them, and they need no look at the rows.
+    """
+    found: list[Rule] = []
+    for one in sorted(rules(ops), key=lambda rule: len(_following(rule))):
+        if not any(implies(other, one) for other in found) and is_valid(one, rows):
+            found.append(one)
+    return set(found)
 
 
 Order = tuple[frozenset[str], str, str, str]

@@ -44,11 +44,11 @@ with DAG("given_up", schedule=None):
     DcGateSensor(
         task_id="gate",
         constraints=RULES,
-        changes={{"path": "{home}/mended"}},
+        changes={{"path": "{home}/given_up"}},
         state="{home}/state/given_up",
         load_id="monday",
         poke_interval=1,
-        timeout=25,
+        timeout=20,
         soft_fail=True,
     )
 """
@@ -82,7 +82,8 @@ def land(folder: Path, *cities: str, first: int = 1) -> None:
 def test_what_waits_in_the_triggerer_outlives_it(airflow):
     connection = {"connection_id": "lake", "conn_type": "generic", "extra": '{"storage_options": {"auto_mkdir": true}}'}
     airflow.request("POST", "connections", connection)
-    land(airflow.home / "mended", "Berlin", "Berln")
+    for folder in ("mended", "given_up"):
+        land(airflow.home / folder, "Berlin", "Berln")
     airflow.add_dags("waiting", DAGS.format(home=airflow.home))
     tasks = {"arrivals": "pending", "consumer": "verdict", "mended": "gate"}
     runs = {dag: airflow.trigger(dag) for dag in (*tasks, "given_up")}

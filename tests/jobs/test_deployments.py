@@ -175,7 +175,9 @@ class TestDeployments:
     ) -> None:
         request = _second_request(tmp_path, begun, loads)
         command = [sys.executable, "-m", "dc_engine.cli", "apply", "--request", request, "--engine", "spark", "--json"]
-        place = ["--master", "local-cluster[1,1,1024]", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+        place = ["--master", "local-cluster[1,1,1024]"]
+        for name in ("spark.driver.bindAddress", "spark.executor.extraJavaOptions"):
+            place += ["--conf", f"{name}={SPARK_SETTINGS[name]}"]
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": f"{tmp_path}/work"}
         done = subprocess.run(
             [*command, *(["--remote", connect_server.remote] if connects else place)],
