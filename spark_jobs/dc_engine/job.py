@@ -140,6 +140,8 @@ class State:
         """A JSON document from a path, a URI, or ``-`` for standard input."""
         try:
             text = sys.stdin.read() if source == "-" else self._open(source, "rt")
+        except FileNotFoundError:
+            raise RequestError(f"There is no request {source}.", hint=_REQUEST_HINT) from None
         except (OSError, UnicodeDecodeError) as error:
             raise RequestError(
                 f"The request {source} cannot be read: {error}.",

@@ -114,6 +114,7 @@ def test_options_are_added_to_what_a_request_may_say(
         (["show", "monday", "--state", ""], "--state must be given"),
         (["check", "."], "the constraint file cannot be read"),
         (["apply", "--state", "state"], "--load-id, --changes and --constraints must be given"),
+        (["apply", "--request", "no.json"], "There is no request no.json.\nHint: A request is one JSON object, for"),
         (["discover"], "discover needs --table, --state or --request."),
         (["discover", "--state", "state", "--suggest", "-"], "--suggest goes with --table alone"),
         (["discover", "--table", "order.csv"], "There is no file order.csv.\nHint: Did you mean 'orders.csv'?"),
