@@ -52,10 +52,10 @@ def _decided(document: dict[str, Any]) -> Decided:
 
 
 def _bare(columns: Sequence[str]) -> str:
-    return (
-        f"Column {', '.join(map(repr, columns))} was not masked when this load was applied: its stored verdict and the "
-        "violations listed in Parquet may hold its values. To get rid of them, take the load out, apply it again and "
-        "vacuum."
+    are = "Column {} was" if len(columns) == 1 else "Columns {} were"
+    return are.format(", ".join(map(repr, columns))) + (
+        " not masked when this load was applied: its stored verdict and the violations listed in Parquet may hold "
+        "values. To get rid of them, take the load out, apply it again and vacuum."
     )
 
 

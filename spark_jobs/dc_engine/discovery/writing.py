@@ -58,7 +58,7 @@ def _head(origin: Origin) -> Iterator[str]:
         "they are meant to hold is yours to say. Remove what is only so by chance, give what may be broken at times "
         "'severity: warn' or a tolerance, and let a gate check every load:"
     )
-    yield from _comment(f"changes={json.dumps(dict(origin.source), ensure_ascii=False)}", "#   ")
+    yield "#   " + escaped(f"changes={json.dumps(dict(origin.source), ensure_ascii=False)}")  # in a line, to be copied
     for name, reason in origin.space.left_out.items():
         yield from _comment(f"Not looked at: {name} ({reason}).")
     if origin.because:
