@@ -29,6 +29,8 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--force-prefers-reduced-motion",
+    "--js-flags=--no-opt --no-maglev",  # no page is there long enough to be worth compiling well
 ]
 # Data Docs fetch jQuery and bootstrap-table from elsewhere; the start page has no rows without them.
 STAND_IN = """

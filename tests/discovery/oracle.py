@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -60,16 +60,21 @@ def rules(ops: Mapping[tuple[str, str], Sequence[Op]]) -> Iterator[Rule]:
         yield frozenset(one for one in chosen if one is not None)
 
 
-def minimal_rules(ops: Mapping[tuple[str, str], Sequence[Op]], rows: Sequence[Mapping[str, Any]]) -> set[Rule]:
-    """All rules that hold, and that no other one of them implies.
+def smallest(some: Iterable[Rule], holds: Callable[[Rule], bool]) -> set[Rule]:
+    """Of some rules those that hold, and that no other one of them implies; what one that holds implies holds too.
 
     Less follows from a rule than from those that it implies: it comes before them, and they need no look at the rows.
     """
     found: list[Rule] = []
-    for one in sorted(rules(ops), key=lambda rule: len(_following(rule))):
-        if not any(implies(other, one) for other in found) and is_valid(one, rows):
+    for one in sorted(some, key=lambda rule: len(_following(rule))):
+        if not any(implies(other, one) for other in found) and holds(one):
             found.append(one)
     return set(found)
+
+
+def minimal_rules(ops: Mapping[tuple[str, str], Sequence[Op]], rows: Sequence[Mapping[str, Any]]) -> set[Rule]:
+    """All rules that hold, and that no other one of them implies."""
+    return smallest(rules(ops), lambda one: is_valid(one, rows))
 
 
 Order = tuple[frozenset[str], str, str, str]

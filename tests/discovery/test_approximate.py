@@ -50,14 +50,12 @@ def test_rules_that_few_pairs_violate(table, error, max_terms):
     patterns, pairs = counted(layout, rows)
     found = approximate_dcs(layout, patterns, pairs, Bounds(error, max_terms))
     bound = allowed_pairs(error, len(rows) * (len(rows) - 1) // 2)
-    errors = {rule: broken(rule, rows) for rule in oracle.rules(ops)}
-    holding = {rule for rule, number in errors.items() if number <= bound}
-    smallest = {one for one in holding if not any(other != one and oracle.implies(other, one) for other in holding)}
+    smallest = oracle.smallest(oracle.rules(ops), lambda one: broken(one, rows) <= bound)
     named = [rule_of(layout.terms, one) for one in found.sets]
     assert found.complete
     assert len(set(named)) == len(named)
     assert set(named) == {one for one in smallest if max_terms is None or len(one) <= max_terms}
-    assert found.violations == [errors[one] for one in named]
+    assert found.violations == [broken(one, rows) for one in named]
 
 
 @given(plain_tables(), ERRORS)
