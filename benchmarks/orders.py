@@ -42,6 +42,8 @@ OD = Asked(classes=("od",), descending=True)
 POD = Asked(classes=("pod",))
 _COLD = 4
 """So many gates run in a process of their own; the first may compile kernels, and does not count."""
+_GATED = (100_000, 1_000_000)
+"""Rows of the tables that are gated."""
 _SEARCHES = 5
 """So many times a whole job is done; the first two do not count."""
 TYPES = {pa.int64(): "bigint", pa.string(): "string", pa.float64(): "double"}
@@ -89,7 +91,7 @@ def orders(seed: int = SEED, share: float = 1) -> list[Line]:
         few = Rows.of(stock_prices(3_000, seed), asked, 2_900)
         few.grown(few.found())
     stocks, measures = stock_prices(int(90_000 * share), seed), letters(int(20_000 * share), seed)
-    gates = [(gated, rows) for gated in (_prices(seed), _taxes(seed)) for rows in (100_000, 1_000_000)]
+    gates = [(gated, rows) for gated in (_prices(seed), _taxes(seed)) for rows in _GATED]
     return [
         *_beside_fastod("stock prices", stocks, seed, 1),
         *_beside_fastod("letters", measures, seed, 10),

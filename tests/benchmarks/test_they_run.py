@@ -94,6 +94,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "_LOAD", 20)
     monkeypatch.setattr(orders, "_COLD", 2)
     monkeypatch.setattr(orders, "_SEARCHES", 3)
+    monkeypatch.setattr(orders, "_GATED", orders._GATED[:1])
 
 
 @pytest.fixture(autouse=True)
