@@ -126,6 +126,17 @@ def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_p
         assert not table.problems
 
 
+def test_columns_that_are_named_twice_are_compared_by_all_operators_that_are_given(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (2, 1), (3, 1), (4, 2), (3, 3))
+    found = [
+        table.discover(classes=["dc"], space={"ordered": [], "cross": cross})
+        for cross in ([["a", "b", ["<", "="]]], [["a", "b", ["<"]], ["A", "b", ["="]]])
+    ]
+    assert "not (t.a = s.a and t.a < s.b)" in found[0]
+    assert found[0] == found[1]
+
+
 @MODES
 def test_rules_across_columns_in_both_directions_are_all_named(tmp_path: Path, mode: str) -> None:
     table = Table(tmp_path)
