@@ -141,7 +141,7 @@ def read_agree_sets(storage: Storage) -> AgreeSets:
     """How many pairs of rows agree on exactly which columns, where patterns are counted; most pairs first.
 
     Pairs are unordered; those that agree on no column are there too. NULLs agree as the space reads them: with nothing,
-    or (``equal``) with each other.
+    or (``equal``, and where only class ``od`` is looked for) with each other.
     """
     from dc_engine.discovery.reading import agree_sets
 
@@ -152,7 +152,7 @@ def read_agree_sets(storage: Storage) -> AgreeSets:
 def count_pairs(storage: Storage, agreeing: Sequence[str], differing: str | None = None) -> int:
     """How many pairs of rows agree on some columns, and (if one is given) differ in another: violations of an ``fd``.
 
-    Exact in tables of any length, from the rows of the newest snapshot. NULLs are read as the space reads them.
+    Exact in tables of any length, from the rows of the newest snapshot. NULLs are read as in agree sets.
     """
     from dc_engine.discovery.reading import pairs_among
     from dc_engine.discovery.space import Space
@@ -167,7 +167,7 @@ def count_pairs(storage: Storage, agreeing: Sequence[str], differing: str | None
             raise RequestError(message, hint=did_you_mean(name, space.columns))
     wanted = list(dict.fromkeys(known[name.lower()] for name in agreeing))
     rows = coded_rows(storage, snapshot, space)
-    return pairs_among(rows, wanted, None if differing is None else known[differing.lower()])
+    return pairs_among(space, rows, wanted, None if differing is None else known[differing.lower()])
 
 
 def _with_dependencies(storage: Storage) -> Snapshot:

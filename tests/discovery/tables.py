@@ -1,4 +1,4 @@
-"""A table of whole numbers and texts whose state knows dependencies, without Spark."""
+"""A table of whole numbers, texts and times whose state knows dependencies, without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.discovery.widening import widen
 from tests.inprocess import Session, Source
 
 Rows = Sequence[tuple[Any, ...]]
-ARROW = {"int": pa.int32(), "string": pa.string()}
+ARROW = {"int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
 
 
 class Table:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from dc_engine.errors import ChangesError, RequestError
+from dc_engine.sizes import other_sizes
 from dc_engine.stored import read_dependencies
 from tests.discovery.tables import Table
 
@@ -122,6 +124,17 @@ def test_a_rule_across_columns_is_said_in_the_direction_that_was_asked_for(tmp_p
                 assert asked or f"t.{left} = s.{right}" not in formula
                 assert asked or f"t.{left} != s.{right}" not in formula
         assert not table.problems
+
+
+def test_columns_that_are_named_twice_are_compared_by_all_operators_that_are_given(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (2, 1), (3, 1), (4, 2), (3, 3))
+    found = [
+        table.discover(classes=["dc"], space={"ordered": [], "cross": cross})
+        for cross in ([["a", "b", ["<", "="]]], [["a", "b", ["<"]], ["A", "b", ["="]]])
+    ]
+    assert "not (t.a = s.a and t.a < s.b)" in found[0]
+    assert found[0] == found[1]
 
 
 @MODES
@@ -303,3 +316,16 @@ def test_a_state_that_keeps_no_column_needs_the_table(tmp_path: Path) -> None:
     table.apply("1", (1, 1), (2, 2))
     with pytest.raises(RequestError, match="does not have any column of its 2 rows"):
         table.discover()
+
+
+def test_a_large_table_may_show_no_row_where_it_is_looked_at(tmp_path: Path) -> None:
+    """Most of its rows are gone, and those that are left lie elsewhere: of a column without rows no type is known."""
+    table = Table(tmp_path, a="timestamp")
+    rows = [(datetime(2026, 1, 1 + place, tzinfo=UTC), 1) for place in range(20)]
+    with other_sizes(large_cells=0, load_cells=0, staged_group=1):
+        table.apply("1", *rows)
+        table.apply("2", deletes=[*rows[1:4], *rows[5:]])
+        table.discover("witnessed", classes=["fd"])
+        lost = table.told("3", (rows[0][0], 2)).invalidated
+    assert [one.text for one in lost] == ["b constant"]
+    assert not table.problems

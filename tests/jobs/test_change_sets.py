@@ -249,6 +249,19 @@ class TestRulesThatChange:
         gate.maintain("retract", load_id="wednesday")
         assert gate.totals["note_once"] == 0
 
+    def test_so_does_a_key_that_was_never_kept(self, spark: SparkSession, tmp_path: Path) -> None:
+        gate = Gate(spark, tmp_path, keyed=False)
+        gate.apply("monday", rows(*MONDAY))
+        gate.rules["key"] = ["id"]
+        pq.write_table(rows(*MONDAY), tmp_path / "table.parquet")
+        table = {"path": str(tmp_path / "table.parquet")}
+        with pytest.raises(ConstraintError, match="Column 'id', which the key needs, is not known for the 3 rows"):
+            gate.apply("tuesday", rows((4, "1", "x", 3, 3.0, "b")))
+        assert gate.apply("tuesday", rows((4, "1", "x", 3, 3.0, "b")), table=table).rows["total"] == 4
+        gone = pa.table({"_change_type": ["delete"], "id": pa.array([2], pa.int64())})
+        assert gate.apply("wednesday", gone).rows["deleted"] == 1
+        assert gate.maintain("verify")["sound"]
+
     @pytest.mark.parametrize(
         ("places", "found"),
         [

@@ -103,6 +103,17 @@ def test_agree_sets_are_those_of_all_pairs_of_rows(kept, nulls):
         kept.change()
 
 
+def test_where_only_orders_are_looked_for_nulls_are_values_of_which_two_agree(kept):
+    kept.discover(mode="counted", classes=["od"])
+    found = read_agree_sets(kept.storage)
+    assert dict(found) == kept.agreeing(equal=True)
+    for names in combinations(TYPES, 2):
+        agree = [(columns, number) for columns, number in found if names[0] in columns]
+        both = sum(number for columns, number in agree if names[1] in columns)
+        assert count_pairs(kept.storage, names) == both
+        assert count_pairs(kept.storage, names[:1], names[1]) == sum(number for _, number in agree) - both
+
+
 def test_what_is_not_there_is_said(kept):
     with pytest.raises(StateError, match="No dependencies are kept"):
         read_dependencies(kept.storage)

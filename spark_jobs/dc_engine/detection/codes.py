@@ -121,7 +121,8 @@ def comparable(array: pa.Array, family: str) -> pa.Array:
     if family in (Family.STRING, Family.BINARY):
         return array.cast(pa.large_binary())
     if family in (Family.TIMESTAMP, Family.TIMESTAMP_NTZ):
-        return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+        zone = array.type.tz if pa.types.is_timestamp(array.type) else None  # of no rows the type may not be known
+        return array.cast(pa.timestamp("us", zone)).cast(pa.int64())
     if family in (Family.INTERVAL, Family.MONTHS, Family.TIME):
         return array.cast(pa.int64())
     if family == Family.DATE:

@@ -64,10 +64,11 @@ def agree_sets(storage: Storage, facts: Mapping[str, Any], files: Sequence[DataF
     return sorted(zip(sets, pairs.tolist(), strict=True), key=lambda one: (-one[1], len(one[0]), sorted(one[0])))
 
 
-def pairs_among(rows: Coded, agreeing: Sequence[str], differing: str | None) -> int:
+def pairs_among(space: Space, rows: Coded, agreeing: Sequence[str], differing: str | None) -> int:
     """How many pairs of rows agree on some columns, and (if one is given) differ in another: from sizes of groups."""
-    columns = [rows.codes[name] for name in agreeing]
-    others = [] if differing is None else [rows.codes[differing]]
+    null = 1 if space.classes == ("od",) else 0  # what is looked for reads NULLs as values: so do agree sets
+    columns = [rows.codes[name] + null for name in agreeing]
+    others = [] if differing is None else [rows.codes[differing] + null]
     valued = np.logical_and.reduce([codes >= 0 for codes in (*columns, *others)], initial=True)
     agree = _pairs([codes[valued] for codes in columns], int(np.broadcast_to(valued, len(rows.ids)).sum()))
     return agree - _pairs([codes[valued] for codes in (*columns, *others)], 0) if others else agree

@@ -233,10 +233,10 @@ def _ordered(asked: Asked, columns: Mapping[str, str], spelled: Any) -> set[str]
 
 
 def _crossed(asked: Asked, columns: Mapping[str, str], ordered: Collection[str], spelled: Any) -> tuple[Cross, ...]:
-    """The column pairs that were given, each in the direction given."""
+    """The column pairs that were given, each in the direction given, and once with all operators given for it."""
     if isinstance(asked.cross, str):
         return ()
-    crossed = []
+    crossed: dict[tuple[str, str], dict[str, None]] = {}
     for left, right, ops in asked.cross:
         one, two = spelled([left, right])
         if one not in columns or two not in columns or one == two:
@@ -251,8 +251,8 @@ def _crossed(asked: Asked, columns: Mapping[str, str], ordered: Collection[str],
             )
         if asked.nulls == "equal" and set(ops) - {op.value for op in EQUALITY}:
             raise _without_order("the order of 'cross'")
-        crossed.append(Cross(one, two, ops or default_ops(one, two, ordered)))
-    return tuple(crossed)
+        crossed.setdefault((one, two), {}).update(dict.fromkeys(ops or default_ops(one, two, ordered)))
+    return tuple(Cross(one, two, tuple(ops)) for (one, two), ops in crossed.items())
 
 
 def _without_order(what: str) -> RequestError:

@@ -47,6 +47,8 @@ def with_columns(
             hint="Give the whole table, as it was before this load, as 'table' in the request.",
         )
     log.info("reading column %s of the rows in the state from %s", ", ".join(unknown), table)
+    if set(plan.key) & set(unknown):  # rows are found by all their values then
+        plan = replace(plan, key=())
     files = ground.engine.widen(ground.storage, before, plan, table, mask=ground.mask)
     ground.drafts.extend(files)
     files = [*files, *_dead_rows(ground, before)]
