@@ -154,11 +154,14 @@ def _dependencies(layout: Layout, data: str, old: Counted, more: Counted) -> lis
     five, five_seconds = timed(lambda: minimal_hitting_sets(first, max_terms=5))
     everything, seconds = timed(lambda: minimal_hitting_sets(first))
     came, came_seconds = timed(lambda: after_new(everything.sets, then, new))
-    went, went_seconds = timed(lambda: after_gone(came.sets, first, new))
-    assert set(went.sets) == set(everything.sets)
+    assert came is not None
+    went, went_seconds = timed(lambda: after_gone(came, first, new))
+    before, after = set(everything.sets), set(came)
+    assert went is not None
+    assert set(went) == before
     sides, side_seconds = timed(lambda: (fds(layout, old.patterns), uniques(layout, old.patterns)))
     number = sum(map(len, sides[0].left.values())) + len(sides[1].left[""])
-    changed = f"{len(new):,} points came, {len(came.lost):,} DCs fell, {len(came.added):,} are new"
+    changed = f"{len(new):,} points came, {len(before - after):,} DCs fell, {len(after - before):,} are new"
     return [
         _line(f"{data}: DCs of up to 5 terms", f"{len(five.sets):,} sets", five_seconds, 2.0),
         _line(f"{data}: all DCs", f"{len(everything.sets):,} sets, {everything.nodes:,} nodes", seconds, 6.0),
