@@ -47,7 +47,7 @@ from dc_engine.verdict import Verdict
 
 log = logging.getLogger("airflow_dc_provider.apply_load")
 
-_WORTH_A_THREAD = 250_000
+_WORTH_A_THREAD = 200_000
 """With so many dependencies, times the rows of a load, it is found out in a thread whether they still hold."""
 
 
