@@ -111,7 +111,9 @@ def broke(verdict: Verdict) -> str:
 
 def retracting(verdict: Verdict, state: str) -> str:
     """The command that takes the load out."""
-    return plain(shlex.join(["dcgate", "retract", verdict.load_id, "--state", state]), MAX_TEXT)
+    name, of = verdict.load_id, ["--state", state]
+    words = [*of, "--", name] if name.startswith("-") else [name, *of]  # else it would be read as an option
+    return plain(shlex.join(["dcgate", "retract", *words]), MAX_TEXT)
 
 
 def detail_lines(verdict: Verdict) -> list[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
 
 from airflow_dc_provider.report import short_message, summary, violation_message, warning_message
+from dc_engine.cli.arguments import parser
 from dc_engine.reporting import (
     MAX_RULES_IN_DETAIL,
     MAX_RULES_IN_TABLE,
     broken_rule_lines,
     facts_line,
+    retracting,
     rule_table,
     tolerated,
     verdict_lines,
@@ -180,6 +183,13 @@ def test_a_load_is_named_whole_so_that_the_advice_can_be_copied(failing):
     verdict = Verdict.from_dict({**failing, "load_id": load_id})
     assert f"Load {load_id} of table tax" in facts_line(verdict, "/state")
     assert f"DcRetractLoadOperator(load_id='{load_id}'" in violation_message(verdict, "/state")
+
+
+@pytest.mark.parametrize("load_id", ["monday", "it's wed", "-1", "--state"])
+def test_the_command_that_takes_a_load_out_means_that_load(failing, load_id):
+    program, *words = shlex.split(retracting(Verdict.from_dict({**failing, "load_id": load_id}), "/state/the tax"))
+    given = parser().parse_args(words)
+    assert (program, given.command, given.load_id, given.state) == ("dcgate", "retract", load_id, "/state/the tax")
 
 
 def test_notes_are_logged(failing):
