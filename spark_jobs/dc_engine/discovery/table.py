@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NO_ROWS = np.zeros(0, np.int64)
 _FIRST_TABLE = 1 << 16
-_FEW_PAIRS = 2_000_000
+_FEW_PAIRS = 125_000
 """So few pairs are not worth a second thread."""
 
 
