@@ -48,4 +48,5 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
         )
     loads = [one if one.discarded else replace(one, settled=True) for one in snapshot.loads(storage).since()]
     known = [file for kind in (FileKind.LOADS, FileKind.DEPENDENCIES) for file in snapshot.files_of(kind)]
-    return with_loads(replace(snapshot, rows=staged.inserted, files=[*staged.inserts, *known]), *loads)
+    now = replace(snapshot, rows=staged.inserted, schema=plan.schema, files=[*staged.inserts, *known])
+    return with_loads(now, *loads)

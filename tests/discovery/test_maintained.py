@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dc_engine.errors import ChangesError, RequestError
+from dc_engine.discover import discover
+from dc_engine.errors import ChangesError, ConstraintError, RequestError
 from dc_engine.sizes import other_sizes
 from dc_engine.stored import read_dependencies
 from tests.discovery.tables import Table
@@ -22,6 +23,27 @@ def test_a_state_whose_rows_are_all_gone_is_asked_for_columns_that_are_alike(tmp
     table.apply("2", deletes=[(1, 1), (2, 2)])
     assert table.discover(space={"cross": "both"}) == []
     assert table.told("3", (1, 2), (2, 2)).valid == {"unique": 1, "fd": 1, "dc": 2}
+
+
+def test_a_rebuild_from_the_table_keeps_no_column_that_a_discovery_left_out(tmp_path: Path) -> None:
+    table = Table(tmp_path, "a b c")
+    table.rules["constraints"] = [{"name": "one_a", "unique": "a"}]
+    table.apply("1", (1, 1, None))
+    table.discover(table=table.source("whole", [(1, 1, None)]))  # which leaves out c, as it has nothing but NULL
+    table.maintain("rebuild", table=table.source("whole", [(1, 1, None)]))
+    assert dict(table.snapshot.schema) == {"a": "int", "b": "int"}
+    table.rules["dependencies"]["pinned"] = [{"fd": "c -> a"}]
+    with pytest.raises(ConstraintError, match="Column 'c', which pinned 'c -> a' needs, is not known"):
+        table.apply("2")
+
+
+def test_columns_of_a_change_data_feed_are_not_looked_at(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.apply("1", (1, 1))
+    asked = {"state": table.state, "table": table.source("whole", [(1, 1)])}
+    space = discover(table.spark, asked)["space"]
+    assert list(space["columns"]) == ["a", "b"]
+    assert space["left_out"] == {"_change_type": "it belongs to the change data feed and not to the table"}
 
 
 @MODES

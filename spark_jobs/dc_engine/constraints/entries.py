@@ -12,7 +12,7 @@ from dc_engine.constraints.model import Body, Constraint, Kind, Nulls, Severity,
 from dc_engine.constraints.normalise import normalise
 from dc_engine.constraints.parser import parse_body, parse_formula
 from dc_engine.constraints.printer import formula, print_name
-from dc_engine.constraints.reserved import is_own, is_reserved
+from dc_engine.constraints.reserved import is_reserved, owner_of
 from dc_engine.constraints.section import Section
 from dc_engine.errors import ConstraintError
 
@@ -71,9 +71,9 @@ def check_reserved(section: Section, key: str, columns: Iterable[str]) -> None:
     """Refuse columns that are not part of a row: a load that differs only in them would pass for the same load."""
     for column in columns:
         if is_reserved(column):
-            owner = "the gate" if is_own(column) else "the change data feed"
             raise section.error(
-                f"'{key}' names the column {print_name(column)}, which belongs to {owner} and not to the table.",
+                f"'{key}' names the column {print_name(column)}, which belongs to {owner_of(column)} and not to the "
+                "table.",
                 key=key,
                 hint="Give the column another name in the changes, for instance with 'sql'.",
             )

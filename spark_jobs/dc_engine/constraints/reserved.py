@@ -16,3 +16,8 @@ def is_own(column: str) -> bool:
 def is_reserved(column: str) -> bool:
     """Whether a column belongs to a change data feed or to the gate, and not to the table."""
     return column.lower() in FEED_COLUMNS or is_own(column)
+
+
+def owner_of(column: str) -> str:
+    """Whose such a column is, in words."""
+    return "the gate" if is_own(column) else "the change data feed"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dc_engine.constraints.reserved import is_reserved
 from dc_engine.detection.comparable import Family, family
 from dc_engine.discovery.boxes import Box, equalities, follow, said
 from dc_engine.discovery.listing import Dependency
@@ -75,12 +74,11 @@ class Found:
 
 def chosen(found: Found, most: int = MOST_RULES) -> Choice:
     """The best dependencies as rules, without those that follow from them; beside them what is doubtful."""
-    usable = [one for one in found.dependencies if not any(map(is_reserved, found.columns(one.box)))]
-    key, why = _key(found, usable)
+    key, why = _key(found)
     rules: list[Rule] = []
     doubtful: list[Rule] = []
-    further = max(len(usable) - _LOOKED_AT, 0)
-    for one in usable[:_LOOKED_AT]:
+    further = max(len(found.dependencies) - _LOOKED_AT, 0)
+    for one in found.dependencies[:_LOOKED_AT]:
         if one.kind == "unique" and set(found.columns(one.box)) == set(key):
             continue
         if _follows(found, one, [rule.dependency for rule in rules]):
@@ -152,11 +150,11 @@ def ends_in(name: str, words: Sequence[str]) -> bool:
 # the key
 
 
-def _key(found: Found, usable: Sequence[Dependency]) -> tuple[tuple[str, ...], str]:
+def _key(found: Found) -> tuple[tuple[str, ...], str]:
     """How people recognise a row, and why; nothing if no column looks like it."""
     if found.rows < 2:
         return (), "there are too few rows to tell"
-    uniques = [found.columns(one.box) for one in usable if one.kind == "unique"]
+    uniques = [found.columns(one.box) for one in found.dependencies if one.kind == "unique"]
     if not uniques:
         return (), "no columns have different values in every row"
     for names in sorted(_candidates(found, uniques), key=lambda names: (len(names), _likeness(found, names))):

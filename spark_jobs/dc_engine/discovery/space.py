@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from dc_engine.constraints.model import Nulls, Op
+from dc_engine.constraints.reserved import is_reserved, owner_of
 from dc_engine.detection.comparable import Family, common_family, family
 from dc_engine.discovery.terms import EQUALITY, SIX, Term, Terms
 from dc_engine.errors import RequestError, did_you_mean
@@ -194,6 +195,8 @@ def space_of(asked: Asked, types: Mapping[str, str], useless: Mapping[str, str])
     for name in wanted:
         if name in excluded:
             left_out[name] = "excluded"
+        elif is_reserved(name):
+            left_out[name] = f"it belongs to {owner_of(name)} and not to the table"
         elif family(types[name]) is None or "<" in types[name]:
             left_out[name] = f"type {types[name]} is not compared"
         elif name in useless:
