@@ -35,6 +35,12 @@ from hypothesis import HealthCheck, Phase, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_MEMORY = Path("/dev/shm")  # on Linux; in a container it may be small
+if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    # What a disk has to do for thousands of small files that are synced is a tenth of what all tests cost.
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="dc-tests-", dir=_MEMORY)
+    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)  # other processes of the tests inherit it
+
 # Airflow reads its home once, when it is imported: each process of the tests has one of its own.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="dc-airflow-home-")
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
@@ -66,7 +72,7 @@ def _share_kernels() -> None:
 _share_kernels()
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-settings.register_profile("test", deadline=None, suppress_health_check=_SLOW, max_examples=100, print_blob=True)
+settings.register_profile("test", deadline=None, suppress_health_check=_SLOW, max_examples=50, print_blob=True)
 settings.register_profile("find", settings.get_profile("test"), phases=[Phase.generate])  # without shrinking
 settings.register_profile("nightly", settings.get_profile("test"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
@@ -89,6 +95,9 @@ SPARK_SETTINGS = {
     "spark.driver.extraJavaOptions": _SHORT_LIVED,
     "spark.executor.extraJavaOptions": f"{_SHORT_LIVED} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",  # the archive
 }
+
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""The shared session is asked each query once, and to compile it takes longer. Jobs that are submitted do compile."""
 
 
 GROUPS = ("running_airflow", "spark", "submit", "gx", "airflow", "pages", "packaging")
@@ -119,7 +128,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("tests")
-    for name, value in SPARK_SETTINGS.items():
+    for name, value in (SPARK_SETTINGS | _INTERPRETED).items():
         builder = builder.config(name, value)
     builder = builder.config("spark.python.daemon.module", "tests.daemon")
     session = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse"))).getOrCreate()

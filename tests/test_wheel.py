@@ -18,8 +18,9 @@ pytestmark = pytest.mark.xdist_group("packaging")
 def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     target = tmp_path_factory.mktemp("dist")
     uv = Path(sys.executable).parent / "uv"
-    command = [uv, "build", "--quiet", "--out-dir", target, "--python", sys.executable, repository]
-    subprocess.run(command, check=True)
+    command = [uv, "build", "--out-dir", target, "--python", sys.executable, repository]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     return {path.suffix: path for path in target.iterdir() if path.suffix in (".whl", ".gz")}
 
 

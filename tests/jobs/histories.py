@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,14 +17,13 @@ from dc_engine.constraints.model import Constraint
 from tests.detection.oracle import compare, pair_violates, row_violates
 
 Row = dict[str, Any]
-_IN_MEMORY = Path("/dev/shm")
 _numbers = itertools.count()
 
 
 @contextmanager
 def on_disk() -> Iterator[str]:
     """Where a state may be on a disk."""
-    with TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
+    with TemporaryDirectory() as folder:
         yield f"{folder}/state"
 
 

@@ -156,14 +156,8 @@ class TestDeployments:
         request = _second_request(tmp_path, begun, loads)
         assert _comparable(_submit("local[2]", tmp_path, request, bare_python)) == expected
 
-    def test_executors_that_share_nothing_but_the_filesystem_give_the_same_verdict(
-        self, expected: dict[str, Any], begun: Path, tmp_path: Path, loads: list[Path], bare_python: Path
-    ) -> None:
-        request = _second_request(tmp_path, begun, loads)
-        assert _comparable(_submit("local-cluster[2,1,1024]", tmp_path, request, bare_python)) == expected
-
     @pytest.mark.parametrize("connects", [False, True], ids=["cluster", "connect"])
-    def test_dcgate_brings_the_engine_along(
+    def test_dcgate_brings_the_engine_along_also_to_executors_that_share_nothing_but_the_filesystem(
         self,
         expected: dict[str, Any],
         begun: Path,
@@ -175,7 +169,7 @@ class TestDeployments:
     ) -> None:
         request = _second_request(tmp_path, begun, loads)
         command = [sys.executable, "-m", "dc_engine.cli", "apply", "--request", request, "--engine", "spark", "--json"]
-        place = ["--master", "local-cluster[1,1,1024]"]
+        place = ["--master", "local-cluster[2,1,1024]"]
         for name in ("spark.driver.bindAddress", "spark.executor.extraJavaOptions"):
             place += ["--conf", f"{name}={SPARK_SETTINGS[name]}"]
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": f"{tmp_path}/work"}
@@ -296,11 +290,12 @@ class TestDiscovery:
         assert read_dependencies(Storage(f"{folder}/state")) == found
         assert maintain(pytest.fail, "verify", {"state": f"{folder}/state"})["sound"]
 
-    @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-    def test_spark_submit(
-        self, found: list[Any], tmp_path: Path, loads: list[Path], bare_python: Path, master: str
+    def test_on_executors_that_share_nothing_but_the_filesystem(
+        self, found: list[Any], tmp_path: Path, loads: list[Path], bare_python: Path
     ) -> None:
-        self.check(_submit(master, tmp_path, self.request(tmp_path, loads), bare_python, "discover"), found, tmp_path)
+        request = self.request(tmp_path, loads)
+        answer = _submit("local-cluster[2,1,1024]", tmp_path, request, bare_python, "discover")
+        self.check(answer, found, tmp_path)
 
     def test_spark_connect(
         self, found: list[Any], tmp_path: Path, loads: list[Path], connect_server: ConnectServer

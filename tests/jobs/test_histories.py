@@ -703,10 +703,10 @@ class HistoriesInPieces(Histories):
 # Left to itself Hypothesis makes two of three examples by copying parts of the one before. As a backend of its own its
 # provider is asked for a new history each time; shrinking is as ever.
 AVAILABLE_PROVIDERS["new each time"] = "hypothesis.internal.conjecture.providers.HypothesisProvider"
-for machine, histories in ((Histories, 40), (HistoriesInPieces, 20)):
+for machine, histories in ((Histories, 24), (HistoriesInPieces, 12)):
     machine.TestCase.settings = settings(
         backend="new each time",
-        max_examples=10 * histories if NIGHTLY else histories,
+        max_examples=20 * histories if NIGHTLY else histories,
         stateful_step_count=12,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -6,7 +6,7 @@ from itertools import count, product
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_engine.apply_load import apply_load
@@ -30,7 +30,6 @@ ROWS = st.fixed_dictionaries(
 LOADS = st.tuples(st.sets(st.sampled_from(range(len(RULES))), min_size=1, max_size=2), st.lists(ROWS, max_size=3))
 
 
-@settings(max_examples=100)
 @given(st.lists(LOADS, min_size=2, max_size=5))
 def test_what_is_kept_for_some_rules_does_not_answer_others(loads: list[tuple[set[int], list[Row]]]) -> None:
     session, rows, numbers = Session(), [], count()
