@@ -46,7 +46,7 @@ def discovery_kernels(seed: int, share: float = 1) -> list[Line]:
 def compiled(seed: int) -> None:
     """Run everything once on few rows, so that no compilation is timed."""
     layout, rows = census_layout(), census(400, seed)
-    patterns = scan(layout, rows_of(layout, rows, np.ones(400))).patterns
+    patterns = scan(layout, rows_of(layout, rows)).patterns
     problem = problem_of(layout, patterns)
     half = np.arange(len(problem.points)) < len(problem.points) - 5
     few = Problem(problem.points[half], problem.vital[half], problem.term_of, problem.most_of, problem.weaker)
@@ -128,7 +128,7 @@ def _columns(chance: np.random.Generator, rows: int, ordered: tuple[bool, ...], 
     ops = {name: SIX if is_ordered else EQUALITY for name, is_ordered in zip(names, ordered, strict=True)}
     terms = tuple(Term(name, name, some, some == SIX) for name, some in ops.items())
     layout = Layout(Terms(terms, frozenset(nullable)))
-    return layout, rows_of(layout, codes, np.ones(rows))
+    return layout, rows_of(layout, codes)
 
 
 def _census(seed: int, rows: int) -> list[Line]:
@@ -137,11 +137,11 @@ def _census(seed: int, rows: int) -> list[Line]:
 
     load = rows // 11  # a tenth of what is there before; the last ones come first, as ``scan`` has it
     codes = {name: np.roll(one, load) for name, one in codes.items()}
-    before = rows_of(layout, {name: one[load:] for name, one in codes.items()}, np.ones(rows - load))
+    before = rows_of(layout, {name: one[load:] for name, one in codes.items()})
     old, seconds = timed(lambda: scan(layout, before), 1)
     data = f"{rows:,} census rows x 15 columns, seed {seed}"
     lines = [_line(f"{data}: all patterns", f"{len(old.patterns):,} patterns", seconds, 2.0)]
-    more, seconds = timed(lambda: scan(layout, rows_of(layout, codes, np.ones(rows)), load), 1)
+    more, seconds = timed(lambda: scan(layout, rows_of(layout, codes), load), 1)
     lines.append(_line(f"{data}: patterns of 10% more rows", f"{len(more.patterns):,} patterns", seconds, 1.0))
     return [*lines, *_dependencies(layout, data, old, more)]
 

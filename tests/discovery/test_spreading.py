@@ -116,7 +116,7 @@ def test_keys_and_single_rules_are_looked_at_in_parts(table, counted_price, rows
 def test_all_pairs_are_counted_once_however_they_are_cut(case, cuts):
     layout, columns, new, old = case
     both = [*new, *old]
-    rows = rows_of(layout, codes([row for row, _ in both], columns), np.array([weight for _, weight in both]))
+    rows = rows_of(layout, codes(both, columns))
     for first in (len(new), None):
         alone = scan(layout, rows, first)
         with other_sizes(**cuts):
@@ -221,7 +221,7 @@ class Imports(Failing):
     """Work whose units say whether a worker has imported pandas."""
 
     def look(self, unit: Any) -> Lines:
-        table = rows_of(LAYOUT, codes([(1, 2), (2, 2)], 2), np.ones(2, np.int64))
+        table = rows_of(LAYOUT, codes([(1, 2), (2, 2)], 2))
         assert scan(LAYOUT, table).pairs.tolist() == [1]
         return super().look(unit)._replace(pairs=int("pandas" in sys.modules))
 

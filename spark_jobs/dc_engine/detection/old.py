@@ -33,6 +33,10 @@ class Lines:
         sizes = [sum(one.num_rows for one in tables) for tables in (added, taken)]
         return Lines(pa.concat_tables([*added, *taken]), np.repeat(np.array([1, -1]), sizes))
 
+    def only(self, chosen: np.ndarray) -> Lines:
+        """Those that are marked."""
+        return Lines(self.rows.filter(pa.array(chosen)), self.weights[chosen])
+
 
 @dataclass(frozen=True, slots=True)
 class Old:
@@ -43,6 +47,14 @@ class Old:
     """The ids of the single rows."""
     table: pa.Table
     weights: np.ndarray
+
+    @staticmethod
+    def of(found: Found, lines: Lines, columns: Sequence[str]) -> Old:
+        """Entries that were found, then lines."""
+        mine = lines.rows.append_column(ROWS, pa.array(lines.weights, pa.int64()))
+        entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
+        table = pa.concat_tables(one.select([*columns, ROWS]) for one in (entries, mine))
+        return Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
 
     def row_ids(self, members: np.ndarray, owners: np.ndarray, groups: int) -> pa.ListArray:
         """The first ids of the rows that are left of each of some groups of lines of the table.
@@ -89,10 +101,7 @@ def find_old(work: Work, group: Group, index: IndexPlan, part: Slice | None, ask
         near &= part.has(group, lines.rows)
         if index.key and found.entries.num_columns:
             found = found.at(np.flatnonzero(part.has(group, found.entries)))
-    mine = lines.rows.filter(pa.array(near)).append_column(ROWS, pa.array(lines.weights[near], pa.int64()))
-    entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
-    table = pa.concat_tables(one.select([*group.columns, ROWS]) for one in (entries, mine))
-    return Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
+    return Old.of(found, lines.only(near), group.columns)
 
 
 def _in_blocks(

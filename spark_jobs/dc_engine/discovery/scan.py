@@ -34,21 +34,15 @@ _FEW_PAIRS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows as codes, one array for each term and side (as t, as s), with how many rows each of them stands for."""
+    """Rows as codes: for each side (as t, as s) a line for each term."""
 
     left: np.ndarray
     right: np.ndarray
-    weights: np.ndarray
 
     @property
     def size(self) -> int:
         """How many there are."""
-        return len(self.weights)
-
-    @property
-    def count_once(self) -> bool:
-        """Whether each of them stands for one row."""
-        return bool((self.weights == 1).all())
+        return self.left.shape[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +55,12 @@ class Counted:
     s: np.ndarray
 
 
-def rows_of(layout: Layout, codes: dict[str, np.ndarray], weights: np.ndarray) -> Rows:
+def rows_of(layout: Layout, codes: dict[str, np.ndarray]) -> Rows:
     """Rows from the codes of their columns, NULL being -1."""
-    rows = len(weights)
+    rows = len(next(iter(codes.values())))
     left = _table([codes[term.left] for term in layout.terms.terms], rows)
     right = _table([codes[term.right] for term in layout.terms.terms], rows)
-    return Rows(left, right, weights.astype(np.int64))
+    return Rows(left, right)
 
 
 def _table(codes: Sequence[np.ndarray], rows: int) -> np.ndarray:
@@ -100,12 +94,12 @@ class _Tiles:
     layout: Layout
     left: Packed
     right: Packed | None
-    """The codes of rows as t and as s, and last their weights; the same without."""
+    """The codes of rows as t and as s; nothing where they are the same."""
 
     @staticmethod
     def of(layout: Layout, rows: Rows) -> _Tiles:
         same = rows.left is rows.right
-        return _Tiles(layout, _packed(rows.left, rows), None if same else _packed(rows.right, rows))
+        return _Tiles(layout, Packed.of([*rows.left]), None if same else Packed.of([*rows.right]))
 
     @property
     def nbytes(self) -> int:
@@ -114,19 +108,10 @@ class _Tiles:
 
     def look(self, share: _Share) -> Lines:
         """See ``Search``."""
-        left, weights = _unpacked(self.left)
-        right = left if self.right is None else _unpacked(self.right)[0]
-        part = _counted(self.layout, Rows(left, right, weights), share)
+        left = _table(self.left.lines(), self.left.size)
+        right = left if self.right is None else _table(self.right.lines(), self.right.size)
+        part = _counted(self.layout, Rows(left, right), share)
         return Lines(part.patterns, part.pairs, part.visits)
-
-
-def _packed(codes: np.ndarray, rows: Rows) -> Packed:
-    return Packed.of([*codes, rows.weights])
-
-
-def _unpacked(packed: Packed) -> tuple[np.ndarray, np.ndarray]:
-    *lines, weights = packed.lines()
-    return _table(lines, packed.size), weights.astype(np.int64)
 
 
 def is_direct(layout: Layout, pairs: int) -> bool:
@@ -208,22 +193,16 @@ def _marks(slots: tuple[Slot, ...]) -> Marks:
 
 
 def _direct(layout: Layout, rows: Rows, share: _Share) -> _Part:
-    from dc_engine.kernels.pairs import BLOCK, count_direct, weigh_direct
+    from dc_engine.kernels.pairs import BLOCK, count_direct
 
     size = 1 << layout.bits
     marks, bits = _marks(layout.slots[: layout.terms.compared]), np.zeros((1, BLOCK), np.uint32)
     small, counts, visits = np.zeros(size, np.uint8), np.zeros(size, np.int64), np.full(size, -1, np.int64)
-    once = rows.count_once
     for work in _works(share):
-        if once:
-            count_direct(rows.left, rows.right, marks, work, bits, small, counts, visits)
-        else:
-            weigh_direct(rows.left, rows.right, rows.weights, marks, work, bits, counts, visits)
+        count_direct(rows.left, rows.right, marks, work, bits, small, counts, visits)
     found = np.flatnonzero(visits >= 0)
-    pairs = counts[found]
-    if once:
-        least = small[found].astype(np.int64)
-        pairs += np.where(least == 0, 256, least)
+    least = small[found].astype(np.int64)
+    pairs = counts[found] + np.where(least == 0, 256, least)
     return _Part(found.astype(np.uint64)[:, None], pairs, visits[found])
 
 
@@ -238,9 +217,7 @@ def _hashed(layout: Layout, rows: Rows, share: _Share) -> _Part:
     for work in _works(share):
         row, start = work.first, work.start
         while row < work.last:
-            used, row, start = count_hashed(
-                rows.left, rows.right, rows.weights, marks, work, row, start, bits, slots, *table, used
-            )
+            used, row, start = count_hashed(rows.left, rows.right, marks, work, row, start, bits, slots, *table, used)
             if 2 * used > len(table.visits):
                 table = table.larger()
     return table.part(layout.words)

@@ -112,8 +112,7 @@ def pairs_of(table: Table, some: np.ndarray, others: np.ndarray = NO_ROWS) -> Co
     places = np.concatenate([some, others])
     in_place = len(places) == table.rows and (places[1:] > places[:-1]).all()
     chosen = table if in_place else table.taken(places)
-    rows = Rows(chosen.left, chosen.right, np.ones(len(places), np.int64))
-    found = scan(table.layout, rows, len(some), workers=table.workers)
+    found = scan(table.layout, Rows(chosen.left, chosen.right), len(some), workers=table.workers)
     return Counted(found.patterns, found.pairs, places[found.t], places[found.s])
 
 

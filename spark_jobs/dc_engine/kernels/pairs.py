@@ -92,7 +92,7 @@ def _compare(bits, new, row, old, start, end, marks):  # type: ignore[no-untyped
 
 @kernel
 def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: ignore[no-untyped-def]
-    """Patterns of so few bits that each has a place in a table; every pair counts once.
+    """Patterns of so few bits that each has a place in a table.
 
     ``visits`` gets the number of the first pair of each pattern and has -1 until there is one. Counters have one byte,
     so that most of them fit the cache. One that is 0 again has counted 256 pairs; those are added to ``counts`` when
@@ -114,25 +114,6 @@ def count_direct(new, old, marks, work, bits, small, counts, visits):  # type: i
                     else:
                         counts[pattern] += 256
                 small[pattern] = np.uint8(count + 1)
-            start = end
-
-
-@kernel
-def weigh_direct(new, old, weights, marks, work, bits, counts, visits):  # type: ignore[no-untyped-def]
-    """The same where rows stand for several: a pair counts as often as there are pairs of those."""
-    for row in range(work.first, work.last):
-        start = max(work.start, row + 1)
-        while start < work.end:
-            end = min(start + BLOCK, work.end)
-            _compare(bits, new, row, old, start, end, marks)
-            visit = work.visit + row * work.step + start - work.start
-            block, others, weight = bits[0, : end - start], weights[start:end], weights[row]
-            for place in range(block.size):
-                pattern = block[place]
-                count = counts[pattern]
-                if count == 0:
-                    visits[pattern] = visit + place
-                counts[pattern] = count + weight * others[place]
             start = end
 
 
@@ -167,7 +148,7 @@ def _find(table, visits, bits, place, slot):  # type: ignore[no-untyped-def]
 
 @kernel
 def count_hashed(  # type: ignore[no-untyped-def]
-    new, old, weights, marks, work, row, start, bits, slots, table, counts, visits, used
+    new, old, marks, work, row, start, bits, slots, table, counts, visits, used
 ):
     """Patterns of any number of halves, in a hash table whose lines are a pattern and the lower half of its count.
 
@@ -185,7 +166,6 @@ def count_hashed(  # type: ignore[no-untyped-def]
             _compare(bits, new, row, old, start, end, marks)
             _slots(bits, end - start, slots)
             visit = work.visit + row * work.step + start - work.start
-            others, weight = weights[start:end], weights[row]
             for place in range(end - start):
                 slot = _find(table, visits, bits, place, slots[place])
                 if table[slot, halves] == 0 and visits[slot] < 0:
@@ -193,10 +173,9 @@ def count_hashed(  # type: ignore[no-untyped-def]
                     used += 1
                     for half in range(halves):
                         table[slot, half] = bits[half, place]
-                count = np.int64(table[slot, halves]) + weight * others[place]
-                table[slot, halves] = np.uint32(count & 0xFFFFFFFF)
-                if count >> 32:
-                    counts[slot] += count >> 32
+                table[slot, halves] += np.uint32(1)
+                if table[slot, halves] == 0:
+                    counts[slot] += 1
             start = end
         row += 1
         start = work.start

@@ -20,7 +20,7 @@ from dc_engine.detection.encode import with_hash
 from dc_engine.detection.frames import Frame, make_frames
 from dc_engine.detection.old import Lines, Old
 from dc_engine.detection.rows import ROW_ID, is_in
-from dc_engine.detection.runs import ROWS, find_entries
+from dc_engine.detection.runs import find_entries
 from dc_engine.discovery.afar import narrow_table
 from dc_engine.discovery.boxes import Box, equalities, follow, violated
 from dc_engine.discovery.counting import lying_in
@@ -177,16 +177,14 @@ def _looked_up(storage: Storage, cover: Cover, space: Space, files: Sequence[Dat
     index = group.indexes[0]
     wanted = np.unique(with_hash(index, coming.rows)[1]) if cover.key else None
     found = find_entries(storage, files, columns, wanted=wanted, threads=True)
-    lines, hashes = with_hash(index, coming.lines.rows)
-    near = np.ones(len(hashes), bool) if wanted is None else is_in(hashes, wanted)
-    mine = lines.filter(pa.array(near)).append_column(ROWS, pa.array(coming.lines.weights[near], pa.int64()))
-    entries = found.entries if found.entries.num_columns else mine.slice(0, 0)
-    table = pa.concat_tables(one.select([*columns, ROWS]) for one in (entries, mine))
-    old = Old(found, whole(mine.column(ROW_ID)).to_numpy(), table, whole(table.column(ROWS)).to_numpy())
+    lines = coming.lines
+    if wanted is not None:
+        lines = lines.only(is_in(with_hash(index, lines.rows)[1], wanted))
+    old = Old.of(found, lines, columns)
     (frame,) = make_frames([(old.table, old.weights)], columns, group.classes)
     if (frame.weights < 0).any():
         raise StateError(
             f"The index on {', '.join(columns)} in the state {storage.uri} lacks rows to be deleted.",
             hint="Run maintain.py verify, then rebuild the state.",
         )
-    return _Near(old, frame, table.select(columns).take(pa.array(frame.first)))
+    return _Near(old, frame, old.table.select(columns).take(pa.array(frame.first)))
