@@ -135,22 +135,16 @@ class TestLooks:
             "nothing": "/dc/none",
         }
 
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
-    def test_nobody_is_kept_from_reading_them(self, ada, runs, scheme):
-        ada.page.emulate_media(color_scheme=scheme)
+    def test_nobody_is_kept_from_reading_them_and_a_narrow_window_does_not_scroll_sideways(self, ada, runs):
         for name, path in self.pages(runs).items():
             page = ada.open(path)
             page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
-            assert barriers(page) == [], name
-
-    def test_a_narrow_window_does_not_scroll_sideways(self, ada, runs):
-        ada.page.set_viewport_size({"width": 700, "height": 900})
-        for name, path in self.pages(runs).items():
-            page = ada.open(path)
-            page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true; })")
-            width = page.evaluate("document.documentElement.scrollWidth")
-            assert width <= 700, name
-        ada.page.set_viewport_size({"width": 1280, "height": 900})
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)
+                assert barriers(page) == [], (name, scheme)
+            page.set_viewport_size({"width": 700, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 700, name
+            page.set_viewport_size({"width": 1280, "height": 900})
 
     def test_a_tab_has_airflow_s_own_theme(self, ada, runs):
         ada.open(f"{of_task('pages_red', runs['pages_red'])}/plugin/dc-verdict")
