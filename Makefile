@@ -24,7 +24,7 @@ test: java                 ## lint, types, all tests
 # What is fast: not what shares a Spark, an Airflow or a browser (it is in a group), nor the few that take long alone.
 # Hypothesis' own profile "ci" tries fewer cases, the same ones each time.
 FAST := tests/constraints tests/dags_examples tests/detection tests/engines tests/jobs tests/state tests/test_*.py \
-	-m 'not xdist_group' --ignore=tests/jobs/test_histories.py --ignore=tests/jobs/test_long_histories.py \
+	-m 'not xdist_group' --ignore=tests/jobs/test_histories.py \
 	--deselect=tests/constraints/test_hostile.py::test_no_text_ends_the_process_or_takes_long
 
 test-fast: lint            ## lint, types, the tests without Spark, Airflow and browser, in a minute

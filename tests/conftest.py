@@ -100,7 +100,7 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 """The shared session is asked each query once, and to compile it takes longer. Jobs that are submitted do compile."""
 
 
-GROUPS = ("running_airflow", "spark", "submit", "gx", "airflow", "pages", "packaging")
+GROUPS = ("running_airflow", "spark", "submit", "gx", "airflow", "pages", "long_history", "packaging")
 """Tests that share something expensive and so run one after the other: those that take longest are begun first."""
 
 

@@ -19,6 +19,8 @@ from dc_engine.state.storage import Storage
 from dc_engine.verdict import Verdict
 from tests.inprocess import Session, Source
 
+pytestmark = pytest.mark.xdist_group("long_history")
+
 LOADS = 150
 RULES = {"version": 1, "table": "people", "key": ["id"], "constraints": [{"name": "city", "fd": "zip -> city"}]}
 TYPES = {"id": "bigint", "zip": "string", "city": "string", "_change_type": "string"}
