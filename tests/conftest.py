@@ -39,6 +39,7 @@ _MEMORY = Path("/dev/shm")  # on Linux; in a container it may be small
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30:
     # What a disk has to do for thousands of small files that are synced is a tenth of what all tests cost.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="dc-tests-", dir=_MEMORY)
+    Path(tempfile.tempdir).chmod(0o755)  # some tests work as another user
     atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)  # other processes of the tests inherit it
 
 # Airflow reads its home once, when it is imported: each process of the tests has one of its own.
