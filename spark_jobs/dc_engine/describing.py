@@ -9,8 +9,7 @@ from dc_engine.constraints.naming import id_of
 from dc_engine.constraints.printer import formula
 from dc_engine.discovery.reading import holding
 from dc_engine.errors import counted
-from dc_engine.maintained.continuity import rules_of, total_violations
-from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.continuity import DEPENDENCIES, rules_of, total_violations
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.snapshots import Snapshot
 from dc_engine.state.storage import Storage

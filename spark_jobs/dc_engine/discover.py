@@ -28,9 +28,9 @@ from dc_engine.finding import answer_of, comparable_columns, in_table, make_spac
 from dc_engine.job import Clock, State, run
 from dc_engine.maintained.base import Ground
 from dc_engine.maintained.columns import with_columns
-from dc_engine.maintained.continuity import check_mask, check_table, rules_of
+from dc_engine.maintained.continuity import DEPENDENCIES, check_mask, check_table, rules_of
 from dc_engine.maintained.dependencies import Dependencies
-from dc_engine.maintained.everything import DEPENDENCIES, recognises
+from dc_engine.maintained.everything import recognises
 from dc_engine.maintained.reading import living_columns
 from dc_engine.maintained.resting import resting
 from dc_engine.maintained.stored import read_set
@@ -191,7 +191,7 @@ def _prepared(ground: Ground, asked: Discovery, current: Snapshot | None) -> Non
     check_orders(asked.explain, {name: kind for name, kind in types.items() if name.lower() in read})
     empty = current or Snapshot(number=0, parent=None, table=rules.table)
     check_table(empty, rules, state=asked.state or "")
-    bare = replace(empty, constraints=to_mapping(rules), schema={}, facts={})
+    bare = replace(empty, constraints=to_mapping(rules), schema=space.columns, facts={})
     after = caught_up(ground, bare, [Dependencies(space, asked.mode, rules)])
     ground.drafts.commit(ground.storage, advance(empty, replace(after, constraints={}), Action.DISCOVER))
 
@@ -217,7 +217,12 @@ def _first_load(engine: Engine, asked: Discovery, storage_options: Mapping[str, 
         engine=asked.engine,
         max_wait_seconds=asked.max_wait_seconds,
     )
-    apply_load(engine, request, storage_options=storage_options)
+    verdict = apply_load(engine, request, storage_options=storage_options)
+    if verdict.replayed and verdict.discarded:
+        raise StateError(
+            f"Load '{asked.load_id}' was discarded, so its rows are not in the state {asked.state}.",
+            hint="Take it out first (retract), or give another 'load_id'.",
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:

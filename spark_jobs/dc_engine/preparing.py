@@ -123,6 +123,7 @@ def _plan(
         load_constraints(to_mapping(settled))
     others = further_columns(current.facts)
     check_columns(settled, schema, source=f"the changes ({request.changes})", others=others)
+    check_columns(ConstraintSet(settled.table, settled.key, ()), types, source=f"the changes ({request.changes})")
     check_types(current, types)
     plan = make_plan(settled, schema, [name for columns in others.values() for name in columns])
     return settled, plan.keeping(further_indexes(current.facts))

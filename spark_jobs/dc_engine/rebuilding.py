@@ -27,7 +27,7 @@ def rebuilt(ground: Ground, snapshot: Snapshot, table: Changes | None) -> Snapsh
     if table is not None:
         kept = _from_table(ground, snapshot, table)
     bare = replace(kept, constraints={}, facts={})
-    whole = caught_up(ground, bare, everything_of(snapshot))
+    whole = caught_up(ground, bare, everything_of(replace(snapshot, schema=kept.schema)))
     return advance(snapshot, replace(whole, constraints=snapshot.constraints), Action.REBUILD)
 
 
@@ -38,7 +38,9 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
     others = further_columns(snapshot.facts)
     check_columns(rules_of(snapshot), types, source=f"the table ({table})", others=others)
     check_types(snapshot, types)
-    plan, number = plan_of(snapshot), snapshot.number + 1
+    now = {name.lower(): spark_type for name, spark_type in types.items()}
+    schema = {name: now.get(name.lower(), before) for name, before in snapshot.schema.items()}
+    plan, number = plan_of(replace(snapshot, schema=schema)), snapshot.number + 1
     staged = engine.stage(frame, Staging(table, types, storage, number, plan.schema, ground.mask, "table"))
     ground.drafts.extend([*staged.inserts, *staged.deletes])
     if staged.deleted:
@@ -48,5 +50,5 @@ def _from_table(ground: Ground, snapshot: Snapshot, table: Changes) -> Snapshot:
         )
     loads = [one if one.discarded else replace(one, settled=True) for one in snapshot.loads(storage).since()]
     known = [file for kind in (FileKind.LOADS, FileKind.DEPENDENCIES) for file in snapshot.files_of(kind)]
-    now = replace(snapshot, rows=staged.inserted, schema=plan.schema, files=[*staged.inserts, *known])
-    return with_loads(now, *loads)
+    after = replace(snapshot, rows=staged.inserted, schema=plan.schema, files=[*staged.inserts, *known])
+    return with_loads(after, *loads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ _CHOICES = {
     "duplicate_keys": ("error", "replace"),
     "engine": ("auto", "spark", "local"),
 }
+_MOST = 10**15
+"""No count is as large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Request:
         _check_keys("request", facts, cls.__slots__)
         _check_text("request", "state", facts.get("state"))
         check_load_id(facts.get("load_id"))
-        _check_constraints(facts.get("constraints"))
+        check_constraints(facts.get("constraints"))
         facts["changes"] = read_source("changes", facts.get("changes"))
         if facts.get("table") is not None:
             facts["table"] = read_source("table", facts["table"])
@@ -193,13 +196,13 @@ def _check_text(where: str, name: str, value: Any) -> None:
 
 
 def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < _MOST:
         raise RequestError(f"'{name}' in the request must be a whole number of at least {least}, not {value!r}.")
 
 
 def check_number(name: str, value: Any, least: float) -> None:
-    """Refuse what is not a number of at least ``least``."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value < float("inf"):
+    """Refuse what is not a number of at least ``least``, or larger than numbers are."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= sys.float_info.max:
         raise RequestError(f"'{name}' must be a number of at least {least}, not {value!r}.")
 
 
@@ -211,7 +214,7 @@ def _check_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
         )
 
 
-def _check_constraints(value: Any) -> None:
+def check_constraints(value: Any) -> None:
     if not (isinstance(value, str) and value.strip()) and not (isinstance(value, Mapping) and value):
         raise RequestError("'constraints' in the request must be the path of a constraint file or its parsed mapping.")
 

@@ -10,7 +10,7 @@ import pytest
 from dc_engine.detection.dead import read_dead
 from dc_engine.detection.rows import ROW_ID, read_living
 from dc_engine.discovery.listing import Dependency
-from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.continuity import DEPENDENCIES
 from dc_engine.maintained.stored import read_set
 from dc_engine.state.files import FileKind
 from dc_engine.state.parquet import Reader

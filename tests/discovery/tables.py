@@ -11,7 +11,7 @@ import pyarrow as pa
 from dc_engine.apply_load import apply_load
 from dc_engine.discover import discover
 from dc_engine.maintain import maintain
-from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.continuity import DEPENDENCIES
 from dc_engine.maintained.stored import read_set
 from dc_engine.state.snapshots import Snapshot, read_current
 from dc_engine.state.storage import Storage

@@ -13,7 +13,7 @@ from dc_engine.discovery.files import write_dependencies, write_patterns
 from dc_engine.discovery.listing import Dependency
 from dc_engine.discovery.space import Space
 from dc_engine.discovery.store import Store
-from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.continuity import DEPENDENCIES
 from dc_engine.maintained.stored import read_known, read_set
 from dc_engine.state.files import Action, FileKind
 from dc_engine.state.snapshots import advance, commit

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dc_engine.discover import discover
-from dc_engine.errors import ChangesError, ConstraintError, RequestError
+from dc_engine.errors import ChangesError, ConstraintError, RequestError, SchemaError, StateError
 from dc_engine.sizes import other_sizes
 from dc_engine.stored import read_dependencies
 from tests.discovery.tables import Table
@@ -35,6 +36,68 @@ def test_a_rebuild_from_the_table_keeps_no_column_that_a_discovery_left_out(tmp_
     table.rules["dependencies"]["pinned"] = [{"fd": "c -> a"}]
     with pytest.raises(ConstraintError, match="Column 'c', which pinned 'c -> a' needs, is not known"):
         table.apply("2")
+
+
+def refused_at_first(folder: Path) -> Table:
+    """A table whose state only knows what to discover: its first load was refused."""
+    table = Table(folder, "a b", b="string")
+    table.rules["constraints"] = [{"name": "x", "deny": "t.a = s.b"}]
+    with pytest.raises(SchemaError, match="compares column 'a' of type int with column 'b' of type string"):
+        table.discover(table=table.source("first", [(1, "x")]), constraints=table.rules)
+    table.rules["constraints"] = [{"name": "u", "unique": ["a"]}]
+    return table
+
+
+def test_after_a_first_load_that_was_refused_columns_are_known_whatever_their_case(tmp_path: Path) -> None:
+    table = refused_at_first(tmp_path)
+    table.types = {"A": "int", "B": "string"}
+    table.apply("1", (1, "x"), (1, "y"), (2, "y"), (2, "y"))
+    assert dict(table.snapshot.schema) == {"a": "int", "b": "string"}
+    assert table.listed() == []
+    with other_sizes(coded_rows=1):
+        table.apply("2", (5, "q"))
+    assert not table.problems
+
+
+@pytest.mark.parametrize("action", ["compact", "rebuild", "rebuild from the table", "verify", "describe", "vacuum"])
+def test_after_a_first_load_that_was_refused_a_state_is_maintained_like_any_other(tmp_path: Path, action: str) -> None:
+    table = refused_at_first(tmp_path)
+    name, _, source = action.partition(" from ")
+    table.maintain(name, **({"table": table.source("whole", [(1, "x"), (2, "x")])} if source else {}))
+    table.apply("1", *([(3, "x")] if source else [(1, "x"), (2, "x")]))
+    assert {"unique [a]", "b constant"} <= {one["text"] for one in table.listed()}
+    assert not table.problems
+
+
+@pytest.mark.parametrize("kind", ["string", "timestamp"])
+def test_a_column_that_is_discovered_keeps_its_type_also_when_no_row_is_left(tmp_path: Path, kind: str) -> None:
+    table = Table(tmp_path, "a b")
+    table.discover(table=table.source("first", [(1, 3), (2, 3)]), constraints=table.rules, load_id="1")
+    table.maintain("retract", load_id="1")
+    table.types["b"] = kind
+    with pytest.raises(SchemaError, match=f"'b' has type {kind}, and had type int when the discovery of dependencies"):
+        table.apply("2", (1, None), (2, None))
+    values = ["1", "01"] if kind == "string" else [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)]
+    rows = [(1, values[0]), (2, values[1])]
+    asked = {"state": table.state, "table": table.source("again", rows), "constraints": table.rules, "load_id": "2"}
+    assert discover(table.spark, asked)["rows"] == 2
+    assert dict(table.snapshot.schema) == {"a": "int", "b": kind}
+    assert not table.problems
+
+
+def test_a_discovery_whose_first_load_was_discarded_before_says_so(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.rules["constraints"] = [{"name": "u", "unique": ["a"]}]
+    table.apply("initial", (1, 1), (1, 2), rejected_load="discard")
+    asked = {"state": table.state, "table": table.source("initial", [(1, 1), (1, 2)]), "constraints": table.rules}
+    with pytest.raises(StateError, match="Load 'initial' was discarded, so its rows are not in the state"):
+        discover(table.spark, asked)
+
+
+@pytest.mark.parametrize("constraints", [[], 5, ""])
+def test_constraints_that_are_none_are_refused(tmp_path: Path, constraints: Any) -> None:
+    with pytest.raises(RequestError, match="'constraints' in the request must be the path of a constraint file"):
+        Table(tmp_path).discover(constraints=constraints)
 
 
 def test_columns_of_a_change_data_feed_are_not_looked_at(tmp_path: Path) -> None:

@@ -106,6 +106,33 @@ def test_a_sample_of_two_rows_with_the_same_values_names_both(session: Session, 
     assert {side: sample[side]["row"] for side in "ts"} == {"t": {"id": 4}, "s": {"id": 7}}
 
 
+@pytest.mark.parametrize("missing", ["error", "ignore"])
+def test_deletes_without_the_key_column_delete_no_row_that_has_none(
+    session: Session, tmp_path: Path, missing: str
+) -> None:
+    table = Table(session, tmp_path, CITY, key="id")
+    table.apply("1", (None, "a", "x", 1), (2, "b", "y", 1))
+    given = pa.table({"zip": ["b"], "_change_type": ["delete"]})
+    session.sources["no key"] = Source(given, {"zip": "string", "_change_type": "string"})
+    with pytest.raises(SchemaError, match="Column id, which the key needs, is not in the changes"):
+        table.apply("2", changes={"path": "no key"}, missing_deletes=missing)
+    assert table.counts == {"rows": 2, "city": 0}
+
+
+@pytest.mark.parametrize("zips", [["1", "01"], ["x", "y"]])
+def test_a_rebuild_of_a_state_without_rows_takes_the_types_of_the_table(
+    session: Session, tmp_path: Path, zips: list[str]
+) -> None:
+    table = Table(session, tmp_path, {"name": "once", "unique": "zip"}, {"name": "zips", "fd": "id -> zip"})
+    table.types["zip"] = "int"
+    table.apply("1", (1, 3, "x", 1))
+    table.maintain("retract", load_id="1")
+    table.types["zip"] = "string"
+    table.maintain("rebuild", table=table.source("whole", [(1, one, "x", 1) for one in zips]))
+    assert table.counts == {"rows": 2, "once": 0, "zips": 1}
+    assert table.apply("2", (1, zips[0], "x", 1)).constraints[0].total_violations == 1
+
+
 class TestTakingOut:
     def test_a_replaced_load_is_not_the_newest_though_it_was_applied_last(
         self, session: Session, tmp_path: Path

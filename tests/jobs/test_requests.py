@@ -43,7 +43,7 @@ def test_options_of_the_state_that_are_no_json_object_are_an_error(options: str,
     assert json.loads(result.read_text())["error"]["message"].endswith("is not a JSON object.")
 
 
-@pytest.mark.parametrize("value", [-1, "60", True, None, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-1, "60", True, None, float("nan"), float("inf"), 10**400])
 def test_a_time_to_wait_that_is_no_number_is_refused(value: Any) -> None:
     request = {"state": "s", "load_id": "l", "changes": {"path": "p"}, "constraints": "c.yml"}
     assert Request.from_mapping(request).max_wait_seconds == 3600

@@ -11,7 +11,15 @@ from dc_engine.constraints.model import Op
 from dc_engine.constraints.sugar import parse_order
 from dc_engine.discovery.space import CLASSES, DEFAULT_CLASSES, MODES, NULLS, Asked, Limits
 from dc_engine.errors import ConstraintError, RequestError, did_you_mean
-from dc_engine.request import MAX_WAIT_SECONDS, Changes, check_load_id, check_number, read_names, read_source
+from dc_engine.request import (
+    MAX_WAIT_SECONDS,
+    Changes,
+    check_constraints,
+    check_load_id,
+    check_number,
+    read_names,
+    read_source,
+)
 
 VIEWS = ("merged", "complete")
 _SPACE = ("columns", "exclude", "ordered", "unordered", "cross", "descending", "nulls")
@@ -57,6 +65,8 @@ class Discovery:
         if "state" in facts and not (isinstance(facts["state"], str) and facts["state"].strip()):
             raise RequestError(f"'state' in the request must be a non-empty text, not {facts['state']!r}.")
         check_load_id(facts.get("load_id", "initial"))
+        if "constraints" in facts:
+            check_constraints(facts["constraints"])
         check_number("max_wait_seconds", facts.get("max_wait_seconds", 0), 0)
         facts["mask"] = read_names("mask", facts.get("mask", ()))
         facts["explain"] = _orders(facts.get("explain", ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from dc_engine.constraints.files import load_constraints
 from dc_engine.constraints.model import Constraint, ConstraintSet
@@ -15,6 +16,8 @@ from dc_engine.state.snapshots import Snapshot
 
 VIOLATIONS = "violations"
 """The name of the constraints' totals among a snapshot's facts."""
+DEPENDENCIES = "dependencies"
+"""The name of what is known of dependencies there."""
 
 
 def check_table(snapshot: Snapshot, constraint_set: ConstraintSet, *, state: str) -> None:
@@ -38,11 +41,9 @@ def check_mask(mask: Iterable[str], columns: Iterable[str], *, lacking: str) -> 
 
 
 def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
-    """Refuse a column whose type is not the one it has in the rows already there."""
-    if not snapshot.files_of(FileKind.ROWS):
-        return
+    """Refuse a column whose type is not the one it has in the rows already there, or in what is discovered."""
     now = {name.lower(): (name, spark_type) for name, spark_type in types.items()}
-    for name, before in snapshot.schema.items():
+    for name, before in snapshot.schema.items() if snapshot.files_of(FileKind.ROWS) else ():
         given, spark_type = now.get(name.lower(), (name, before))
         if spark_type != before:
             raise SchemaError(
@@ -51,6 +52,20 @@ def check_types(snapshot: Snapshot, types: Mapping[str, str]) -> None:
                 "else cast the column, for instance with 'sql'. If the table itself has changed, begin a new "
                 "state folder with the whole table as its first load.",
             )
+    for name, before in discovered(snapshot.facts).items():
+        given, spark_type = now.get(name.lower(), (name, before))
+        if spark_type != before:
+            raise SchemaError(
+                f"Column '{given}' has type {spark_type}, and had type {before} when the discovery of dependencies was "
+                "asked for.",
+                hint=f"Give a 'schema' with '{given} {before}' beside the path, or discover again, with the table as "
+                "it is now.",
+            )
+
+
+def discovered(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The columns of the space in which dependencies are known, with their types; none where nothing was discovered."""
+    return dict(facts[DEPENDENCIES]["space"]["columns"]) if DEPENDENCIES in facts else {}
 
 
 def added_rules(snapshot: Snapshot, constraint_set: ConstraintSet) -> list[Constraint]:

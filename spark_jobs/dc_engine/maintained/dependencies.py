@@ -30,7 +30,7 @@ from dc_engine.engines.work import searchers
 from dc_engine.errors import StateError, counted
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground, Kept, Look, Maintained
-from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.continuity import DEPENDENCIES
 from dc_engine.maintained.losses import Found, judged_dependencies, still_hold
 from dc_engine.maintained.naming import RowNames
 from dc_engine.maintained.passage import Passage, leaves_known, passage_of

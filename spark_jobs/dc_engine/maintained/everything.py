@@ -9,14 +9,11 @@ from dc_engine.constraints.model import ConstraintSet
 from dc_engine.detection.plan import Plan, identity_group
 from dc_engine.detection.planning import make_plan
 from dc_engine.maintained.base import Maintained
-from dc_engine.maintained.continuity import rules_of
+from dc_engine.maintained.continuity import DEPENDENCIES, discovered, rules_of
 from dc_engine.maintained.violations import Violations
 from dc_engine.request import Request
 from dc_engine.state.files import FileKind
 from dc_engine.state.snapshots import Snapshot
-
-DEPENDENCIES = "dependencies"
-"""The name of what ``maintained.dependencies`` keeps. It is imported only where there is something of it to keep."""
 
 
 def everything(
@@ -25,7 +22,7 @@ def everything(
     """All that a load, or (without a request) maintenance, has to maintain: ``facts`` are those of the state so far."""
     things: list[Maintained] = [Violations(plan, rules, request)]
     if DEPENDENCIES in facts:
-        from dc_engine.maintained.dependencies import Dependencies
+        from dc_engine.maintained.dependencies import Dependencies  # only where there is something of it to keep
 
         things.append(Dependencies.of(facts[DEPENDENCIES], rules, request))
     return things
@@ -46,9 +43,8 @@ def plan_of(snapshot: Snapshot, *, recognise: bool = False) -> Plan:
 
 def further_columns(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     """Columns that are kept for something else than constraints, by what messages call it."""
-    if DEPENDENCIES not in facts:
-        return {}
-    return {"the discovery of dependencies": list(facts[DEPENDENCIES]["space"]["columns"])}
+    columns = list(discovered(facts))
+    return {"the discovery of dependencies": columns} if columns else {}
 
 
 def further_indexes(facts: Mapping[str, Any]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:

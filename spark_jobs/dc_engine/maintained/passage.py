@@ -31,8 +31,8 @@ from dc_engine.discovery.space import Space
 from dc_engine.engines.work import searchers
 from dc_engine.history.change import Change
 from dc_engine.maintained.base import Ground
+from dc_engine.maintained.continuity import DEPENDENCIES
 from dc_engine.maintained.covered import Coming, Covered
-from dc_engine.maintained.everything import DEPENDENCIES
 from dc_engine.maintained.few import Few
 from dc_engine.maintained.reading import Flags, coming_and_going
 from dc_engine.maintained.resting import Part, Resting, rests

@@ -13,7 +13,7 @@ from dc_engine.discovery.known import Known
 from dc_engine.discovery.listing import Dependency, cases
 from dc_engine.discovery.patterns import Layout
 from dc_engine.discovery.space import Space
-from dc_engine.maintained.everything import DEPENDENCIES
+from dc_engine.maintained.continuity import DEPENDENCIES
 from dc_engine.state.files import DataFile, FileKind
 from dc_engine.state.memory import Shelf
 from dc_engine.state.snapshots import Snapshot
