@@ -7,19 +7,21 @@ from Spark's own ends the run with an error; a limit that is not met is only sai
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from benchmarks.bounds import bounds
@@ -35,6 +37,7 @@ from benchmarks.large import large
 from benchmarks.lines import Line, say
 from benchmarks.orders import orders
 from benchmarks.peers import beside_peers
+from benchmarks.sampled import Watched
 from benchmarks.scaled import TAX
 from benchmarks.submit import MASTER, session, submit, submit_request
 from dags_examples.tax_data import tax_table
@@ -115,47 +118,74 @@ def first_load(table: Table, engine: Path) -> list[Line]:
     return [
         Line(what, seconds, f"{finished.seconds:.1f} s", "at most 60 s", finished.seconds <= 60),
         Line(f"{what}, memory", memory, f"{peak:.2f} GiB", "under 4 GiB", peak < 4),
+        _looked_at(
+            table,
+            {**table.request(table.files[0]), "state": f"{table.state} again"},
+            engine,
+            "a first load's seconds go",
+        ),
     ]
 
 
 def cold(table: Table, engine: Path, rounds: int) -> list[Line]:
     """A load by spark-submit against an empty job, in turn."""
 
-    gates, empties, steps = [], [], []
+    gates, empties = [], []
     job = str(Path(__file__).with_name("empty_job.py"))
     for _ in range(rounds):
         empties.append(submit(table.folder, job).seconds)
-        finished, verdict = submit_request(table.folder, table.request(table.next_load()), engine)
-        gates.append(finished.seconds)
-        steps.append({"session": finished.seconds - verdict["seconds"]["total"], **verdict["seconds"]})
+        gates.append(submit_request(table.folder, table.request(table.next_load()), engine)[0].seconds)
         say(f"cold: gate {gates[-1]:.1f} s, empty job {empties[-1]:.1f} s")
+    plain = table.request(table.next_load())
+    by_spark = table.request(table.next_load())
+    by_spark["changes"] = _as_csv(Path(by_spark["changes"]["path"]))
     ratio = median(gates) / median(empties)
     measured = f"gate {median(gates):.1f} s, empty job {median(empties):.1f} s (medians of {rounds})"
     return [
         Line(
             "cold, 1,000 new rows, `spark-submit` to exit", measured, f"{ratio:.2f} times", "at most 1.3", ratio <= 1.3
         ),
-        _where_it_goes("cold", steps),
+        _looked_at(table, plain, engine, "a gate's seconds go, cold"),
+        _looked_at(table, by_spark, engine, "a gate's seconds go, cold, CSV"),
     ]
 
 
-def _where_it_goes(what: str, seconds: Sequence[Mapping[str, float]]) -> Line:
-    """What the seconds of a gate are spent on; in brackets parts of the step before, added up over threads."""
-    medians = {name: median(one.get(name, 0) for one in seconds) for name in seconds[0]}
-    inner = ", ".join(f"{name.replace('_', '-')} {medians[name]:.3f}" for name in ("look_up", "count", "write"))
-    parts = [
-        f"{name} {spent:.3f}" + (f" ({inner})" if name == "probe" else "")
-        for name, spent in medians.items()
-        if name not in ("look_up", "count", "write", "total")
-    ]
-    return Line(f"where a gate's seconds go, {what}", ", ".join(parts), f"{medians['total']:.2f} s", "", True)
+def _looked_at(table: Table, request: Mapping[str, Any], engine: Path, what: str) -> Line:
+    """A load by spark-submit, and what each second of it is spent on: around its process, and in its threads."""
+    seen, asked = table.folder / "seen.json", table.folder / "request.json"
+    asked.write_text(json.dumps(request))
+    job = str(Path(__file__).with_name("sampled.py"))
+    arguments = ("--request", str(asked), "--result", str(table.folder / "result.json"))
+    begun = time.time()
+    finished = submit(table.folder, job, str(seen), "apply_load", *arguments, py_files=str(engine))
+    told = json.loads(seen.read_text())
+    around = {"Java": finished.seconds - (told["ended"] - told["born"]), "Python": told["begun"] - told["born"]}
+    assert told["born"] > begun
+    return _spent(what, {**around, **told["seconds"]})
+
+
+def _spent(what: str, seconds: Mapping[str, float]) -> Line:
+    """Most first, in seconds of all threads; what is less than a hundredth of all is left out."""
+    total = sum(seconds.values())
+    most = sorted(seconds.items(), key=lambda one: -one[1])
+    parts = ", ".join(f"{name} {spent:.3f}" for name, spent in most if spent >= total / 100)
+    return Line(f"where {what}", parts, f"{total:.2f} s", "", True)
+
+
+def _as_csv(load: Path) -> dict[str, Any]:
+    """The changes of a load in a format that Spark has to read."""
+    rows = pq.read_table(load)
+    csv.write_csv(rows, load.with_suffix(".csv"))
+    names = {"int64": "BIGINT", "int32": "INT", "string": "STRING", "double": "DOUBLE", "bool": "BOOLEAN"}
+    schema = ", ".join(f"{one.name} {names[str(one.type)]}" for one in rows.schema)
+    return {"format": "csv", "path": str(load.with_suffix(".csv")), "options": {"header": "true"}, "schema": schema}
 
 
 def warm(table: Table, rounds: int) -> list[Line]:
     """Loads in a session that is up, against Spark SQL joins with the cached table; the counts must be equal."""
 
     spark = session()
-    gates, joins, steps, totals = [], [], [], dict.fromkeys(("phi7", "phi8", "phi9", "phi10"), 0)
+    gates, joins, totals = [], [], dict.fromkeys(("phi7", "phi8", "phi9", "phi10"), 0)
     for _ in range(rounds + 1):
         old = cache_old(spark, table.files)
         load = table.next_load()
@@ -164,7 +194,6 @@ def warm(table: Table, rounds: int) -> list[Line]:
         joined = time.monotonic()
         verdict = apply_load(spark, table.request(load)).to_dict()
         joins.append(joined - started)
-        steps.append(verdict["seconds"])
         gates.append(time.monotonic() - joined)
         old.unpersist(blocking=True)
         found = new_violations(verdict)
@@ -172,6 +201,9 @@ def warm(table: Table, rounds: int) -> list[Line]:
         if found != counted:
             raise SystemExit(f"{load.stem}: the gate counts {found}, Spark SQL {counted}.")
         totals = {name: totals[name] + count for name, count in found.items()}
+    with Watched() as watched:
+        for _ in range(rounds):
+            apply_load(spark, table.request(table.next_load()))
     spark.stop()
     gate, join = median(gates[1:]), median(joins[1:])  # the first of each is the warm-up
     ratio = join / gate
@@ -179,7 +211,7 @@ def warm(table: Table, rounds: int) -> list[Line]:
     counts = ", ".join(f"{name} {count:,}" for name, count in totals.items())
     return [
         Line("warm session, 1,000 new rows", measured, f"{ratio:.1f} times faster", "at least 12", ratio >= 12),
-        _where_it_goes("warm", steps[1:]),
+        _spent("a gate's seconds go, warm", {name: spent / rounds for name, spent in watched.seconds.items()}),
         Line("new violations, gate and Spark SQL", f"{counts} (sums of {rounds + 1} loads)", "equal", "equal", True),
     ]
 

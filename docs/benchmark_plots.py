@@ -15,15 +15,24 @@ from xml.sax.saxutils import escape
 
 FOLDER = Path(__file__).parent
 MET, MISSED, INK, PALE = "#3a7d44", "#d1495b", "#222", "#ddd"
-STEPS = {
-    "session": "#8e6c8a",
-    "read": "#1b6ca8",
-    "stage": "#5fa8d3",
-    "index": "#999",
-    "probe": "#b8860b",
-    "judge": "#3a7d44",
+PARTS = {
+    "Java": "#8e6c8a",
+    "Python": "#4b5a6b",
+    "imports": "#999",
+    "session": "#c08cb8",
+    "Spark": "#d9a3c9",
+    "planning": "#0b3954",
+    "reading": "#1b6ca8",
+    "hashing": "#5fa8d3",
+    "encoding": "#9bd0e8",
+    "look-up": "#b8860b",
+    "decoding": "#e0b84c",
+    "counting": "#e07a3f",
+    "writing": "#3a7d44",
+    "judging": "#7fb069",
     "commit": "#d1495b",
 }
+OTHER = "#ccc"
 SHARE, WIDEST = 16.0, 70
 """The largest ratio that is drawn, either way, and how many characters a name may have."""
 
@@ -91,27 +100,32 @@ def beside_limits(lines: Sequence[Figure]) -> str:
 
 
 def where_seconds_go(lines: Sequence[Figure]) -> str:
-    """The steps of a gate one after the other: when Spark has to be started, and when it is there."""
-    told = {one.what.rpartition(", ")[2]: one.measured for one in lines if one.what.startswith("where a gate's")}
-    left, wide, top = 70, 560, 64
-    parts = _opened("Where the seconds of a gate go", left + wide + 90, top + 64 * len(told) + 30)
-    x = float(left)
-    for name, colour in STEPS.items():
-        parts.append(f'<rect x="{x}" y="36" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 17}" y="46">{name}</text>')
-        x += 80
-    for place, (name, text) in enumerate(told.items()):
-        spent = {step: float(value) for step, value in re.findall(r"(\w+) ([\d.]+)", re.sub(r"\(.*?\)", "", text))}
+    """The parts of a load, largest first: when Java and Python have to be started, and when they are there."""
+    told = [(_load(one.what), one.measured) for one in lines if one.what.startswith("where a ")]
+    left, wide, top, column = 110, 620, 84, 90
+    parts = _opened("Where the seconds of a load go", left + wide + 90, top + 64 * len(told) + 10)
+    for place, (name, colour) in enumerate([*PARTS.items(), ("other", OTHER)]):
+        x, y = left + column * (place % 8), 36 + 20 * (place // 8)
+        parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 17}" y="{y + 10}">{name}</text>')
+    for place, (name, text) in enumerate(told):
+        spent = {part: float(value) for part, value in re.findall(r"([\w-]+) ([\d.]+)", text)}
         y, x, total = top + 64 * place, float(left), sum(spent.values())
         parts.append(f'<text x="{left - 8}" y="{y + 26}" text-anchor="end">{name}</text>')
-        for step, seconds in spent.items():
+        for part, seconds in spent.items():
             width = wide * seconds / total
-            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="40" fill="{STEPS[step]}"/>')
-            if width > 60:
-                parts.append(f'<text x="{x + 6:.1f}" y="{y + 26}" fill="#fff">{seconds:.2f} s</text>')
+            colour = PARTS.get(part, OTHER)
+            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="40" fill="{colour}"/>')
+            if width > 50:
+                parts.append(f'<text x="{x + 5:.1f}" y="{y + 26}" fill="#fff">{seconds:.2f} s</text>')
             x += width
         parts.append(f'<text x="{left + wide + 8}" y="{y + 26}">{total:.2f} s</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _load(what: str) -> str:
+    """What a line is about, in a word or two."""
+    return what.partition("seconds go, ")[2] or "first load"
 
 
 def _opened(title: str, width: float, height: float) -> list[str]:
