@@ -100,6 +100,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run_here))
     for module in (gate, history, scale):
         monkeypatch.setattr(module, "LOAD_ROWS", 20)
+    as_csv = gate._as_csv  # without Spark types would be guessed
+    monkeypatch.setattr(gate, "_as_csv", lambda load: {"path": as_csv(load)["path"].replace(".csv", ".parquet")})
     monkeypatch.setattr(large, "_LOAD", 20)
     monkeypatch.setattr(orders, "_COLD", 2)
     monkeypatch.setattr(orders, "_SEARCHES", 3)
