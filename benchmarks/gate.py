@@ -156,11 +156,9 @@ def _looked_at(table: Table, request: Mapping[str, Any], engine: Path, what: str
     asked.write_text(json.dumps(request))
     job = str(Path(__file__).with_name("sampled.py"))
     arguments = ("--request", str(asked), "--result", str(table.folder / "result.json"))
-    begun = time.time()
     finished = submit(table.folder, job, str(seen), "apply_load", *arguments, py_files=str(engine))
     told = json.loads(seen.read_text())
     around = {"Java": finished.seconds - (told["ended"] - told["born"]), "Python": told["begun"] - told["born"]}
-    assert told["born"] > begun
     return _spent(what, {**around, **told["seconds"]})
 
 

@@ -44,7 +44,7 @@ class Watched:
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
         """What was seen, in seconds of all threads together."""
-        self._ended = threading.Event()
+        self._ended, self._interval = threading.Event(), sys.getswitchinterval()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
 
     def __enter__(self) -> Watched:
@@ -55,6 +55,7 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
+        sys.setswitchinterval(self._interval)
 
     def _look_on(self) -> None:
         before = time.perf_counter()
